@@ -119,7 +119,12 @@ def test_every_class_of_thresholds_is_that_of_a_check_and_has_a_name_of_its_own(
 
 def test_checks_have_names_of_their_own_and_speak_of_known_charts() -> None:
     charts = {chart.name for chart in OVERVIEW if isinstance(chart, CurveChart)}
-    charts |= {"reward_distribution", "reward_kl_frontier", "reward_environments"}
+    charts |= {
+        "reward_distribution",
+        "reward_kl_frontier",
+        "reward_environments",
+        "reward_parts",
+    }
     charts |= {*CHART_OF_ROLE.values()}  # of functions
     assert len({check.id for check in CHECKS}) == len(CHECKS)
     assert all(set(check.charts) <= charts for check in CHECKS)

@@ -27,6 +27,7 @@ AT_REST = {
     "grad_norm": 0.4,
     "clip_fraction": 0.01,
     "length": 300.0,
+    "length_max": 400.0,
     "truncated": 0.05,
     "learning_rate": 1e-6,
     "ratio": 1.0,

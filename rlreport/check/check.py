@@ -79,6 +79,7 @@ FALLS = ("reward_collapse", "environment_fall", "watched_reward_fall")
 # Ids of checks whose findings can be effects of a bad update of the policy
 FAILURES = (
     *FALLS,
+    "part_falls",
     "kl_explosion",
     "entropy_collapse",
     "length_collapse",

@@ -15,9 +15,13 @@ from rlreport.check.prepared import Kind
 from rlreport.check.series import Series, SeriesSource
 from rlreport.figures.ragged import Floats, Ints
 
-Quantity = Literal["reward", "validation", "second_reward", "kl", "length", "entropy"]
+Quantity = Literal[
+    "reward", "validation", "second_reward", "accuracy", "kl", "length", "entropy"
+]
 # Scores that the policy is not trained on: the first that is logged stands for the others
-WATCHED: tuple[Quantity, ...] = ("validation", "second_reward")
+HELD_OUT: tuple[Quantity, ...] = ("validation", "second_reward")
+# The same and, where neither is logged, the part of the reward that tells what is right
+WATCHED: tuple[Quantity, ...] = (*HELD_OUT, "accuracy")
 SCORES: tuple[Quantity, ...] = ("reward", *WATCHED)
 
 # The best level is better than another beyond noise if it is so many standard errors above it
@@ -31,7 +35,10 @@ class Course:
     quantity: Quantity | None  # None for any other figure
     curve: Curve
     source: SeriesSource
-    column: str  # in ``data/steps.csv`` or, of the trainer's metrics, in ``data/metrics.csv``
+    # in ``data/steps.csv`` or, of the trainer's metrics, in ``data/metrics.csv``; that of a part of
+    # the reward in rollouts is one of ``data/responses.csv.gz``
+    column: str
+    name: str = ""  # of a part of the reward, else ""
     # that it is above the limit of its check for long, None if it is not; ``judge`` adds it, as a
     # series alone has no limit
     above: Event | None = None

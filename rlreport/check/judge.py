@@ -13,7 +13,7 @@ import pandas as pd
 
 from rlreport.check import progress, quantities
 from rlreport.check.check import FALLS, Check
-from rlreport.check.course import WATCHED, Course, Quantity
+from rlreport.check.course import HELD_OUT, WATCHED, Course, Quantity
 from rlreport.check.curve import PROBABLY_Z
 from rlreport.check.finding import (
     Close,
@@ -126,6 +126,9 @@ SECOND_POLICY = {
 }
 # Further columns and roles that show more than rewards and texts do
 BEYOND_REWARDS = ("grad_norm", "clip_fraction", "ratio", "value_mean")
+
+# Ids of checks whose findings spoil the checkpoints since then: losses of what was gained
+LOSSES = (*FALLS, "part_falls")
 
 # Ids of checks whose findings concern only the log, not the policy and its checkpoints
 OF_THE_LOG = ("broken_log", "missing_grades")
@@ -343,7 +346,7 @@ def _not_observed(run: Run) -> tuple[str, ...]:
         _logprobs_for(unseen, run): not unseen,
         message("gradient norms"): _logs(run, "grad_norm"),
         message("a validation score"): any(
-            name in quantities.courses(run) for name in WATCHED
+            name in quantities.courses(run) for name in HELD_OUT
         ),
         message("rollouts (no texts, groups or finish reasons)"): has_rollouts,
         message("groups"): not has_rollouts or in_groups,
@@ -532,13 +535,13 @@ def _keep_step(run: Run, findings: list[Finding]) -> int | None:
 
 
 def _spoiling(findings: list[Finding]) -> list[Finding]:
-    """Return the findings that spoil a checkpoint: critical ones, without any losses of reward.
+    """Return the findings that spoil a checkpoint: critical ones, without any losses of a score.
 
     The rest may be harmless.
     """
     critical = [one for one in findings if one.severity is Severity.CRITICAL]
     # What fell and recovered has an end.
-    falls = [one for one in findings if one.id in FALLS and one.until is None]
+    falls = [one for one in findings if one.id in LOSSES and one.until is None]
     return critical or falls
 
 

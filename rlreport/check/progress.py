@@ -50,7 +50,8 @@ def learned(run: Run) -> bool:
     """
     reward = quantities.reward_course(run)
     watched = quantities.watched_course(run)
-    for course in (reward, watched):
+    right = quantities.courses(run).get("accuracy")
+    for course in (reward, watched, right):
         if course is not None and course.rose:
             return True
     # Rewards of logged responses do not overrule the trainer's own metric.

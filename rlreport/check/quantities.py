@@ -6,9 +6,10 @@ import math
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
-from rlreport.check import means
-from rlreport.check.course import WATCHED, Course, Quantity, course_of
+from rlreport.check import means, parts
+from rlreport.check.course import HELD_OUT, Course, Quantity, course_of
 from rlreport.check.curve import Excursion
 from rlreport.check.events import Event, EventKind
 from rlreport.check.limits import Limit, LimitKind, Op
@@ -48,11 +49,32 @@ class LimitedFigure:
 SIZES = ("kl", "kl_token", "grad_norm")
 
 
+# Roles whose metrics are shares, and so lie between 0 and 1...
+SHARES = (
+    "clip_fraction",
+    "truncated",
+    "zero_variance",
+    "loops",
+    "failed",
+    "dropped",
+    "turn_limit",
+    "tool_errors",
+)
+# ... up to this error of rounding
+SHARE_ERROR = 1e-3
+
+
+def is_no_share(values: Floats) -> NDArray[np.bool_]:
+    """Return which values cannot be shares, bool (n,)."""
+    return (values < -SHARE_ERROR) | (values > 1 + SHARE_ERROR)
+
+
 def series_of(run: Run, role: str, least: int = 0) -> Series | None:
     """Return the trainer's metric of a role, without the steps at which it has no value.
 
     Args:
-        run: the run; without a metric of this role, the result is None.
+        run: the run; without a metric of this role, the result is None. Nor is one used that
+            should be a share, but has a value that no share can have.
         role: such as "kl"; see ``metrics.roles``, which also converts it to the role's unit.
         least: with fewer values, the result is None.
     """
@@ -61,6 +83,8 @@ def series_of(run: Run, role: str, least: int = 0) -> Series | None:
         return None
     metrics = run.tables.metrics
     values = in_unit_of(role, name, metrics[name].to_numpy(np.float64))
+    if role in SHARES and is_no_share(values).any():
+        return None
     steps = metrics["step"].to_numpy(np.int64)
     kind = Kind.EVALUATIONS if role == "validation" else Kind.SERIES
     if role in SIZES:
@@ -152,16 +176,74 @@ def second_reward(run: Run) -> Series | None:
 
 
 @once_per_run
+def reward_parts(run: Run) -> dict[str, Series]:
+    """Return name -> series of the logged parts of the reward, those of rollouts first.
+
+    Of a part that both log, it is the trainer's metric if that covers the run. A metric that is
+    the whole reward under the name of its only part is none.
+    """
+    found = parts.series_of_rollouts(run)
+    total = reward(run)
+    for name, metric in parts.series_of_metrics(run).items():
+        leads = covers(run, metric)
+        if name not in found:
+            leads = not parts.is_copy(metric, total)
+        if leads:
+            found[name] = metric
+    return found
+
+
+@once_per_run
+def components(run: Run) -> dict[str, Series]:
+    """Return the parts of the reward that should rise: no penalties, no copies of the reward."""
+    total = reward(run)
+    return {
+        name: series
+        for name, series in reward_parts(run).items()
+        if parts.is_component(name) and not parts.is_copy(series, total)
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class NamedPart:
+    """A part of the reward, under the name that the log gives it."""
+
+    name: str
+    series: Series
+
+
+@once_per_run
+def accuracy(run: Run) -> NamedPart | None:
+    """Return the part of the reward that tells how many answers are right, None without.
+
+    It stands in for validation where there is none, nor a second reward.
+    """
+    if validation(run) is not None or second_reward(run) is not None:
+        return None
+    right = []
+    for name, series in components(run).items():
+        varies = len(series.steps) > 1 and np.nanmax(series.values) > np.nanmin(
+            series.values
+        )
+        is_alike = parts.is_copy(series, reward(run), parts.ALIKE)
+        if parts.tells_right(name) and varies and not is_alike:
+            right.append(NamedPart(name, series))
+    return min(right, key=lambda part: len(part.name), default=None)
+
+
+@once_per_run
 def courses(run: Run) -> dict[Quantity, Course]:
     """Return quantity ("reward", "kl", ...) -> its course over the run, of those logged."""
     length = run.length
     kl = leading_series(run, "kl", "kl_k1") or series_of(run, "kl_token")
     entropy = leading_series(run, "entropy", "surprisal_mean")
+    right = accuracy(run)
     # Each series, and the column of its values unless it is a metric with a name
     logged: dict[Quantity, tuple[Series | None, str]] = {
         "reward": (leading_series(run, "reward", "reward"), "reward_mean"),
         "validation": (validation(run), "validation_reward_mean"),
         "second_reward": (second_reward(run), "valid_reward_mean"),
+        "accuracy": (right.series, right.name) if right else (None, ""),
         "kl": (kl, "kl_k1_mean"),
         "length": (leading_series(run, "length", length), f"{length}_mean"),
         "entropy": (entropy, "surprisal_mean"),
@@ -173,6 +255,8 @@ def courses(run: Run) -> dict[Quantity, Course]:
         course = course_of(series, series.name or column, quantity)
         if course is not None:
             found[quantity] = course
+    if right is not None and "accuracy" in found:
+        found["accuracy"] = replace(found["accuracy"], name=right.name)
     return found
 
 
@@ -186,7 +270,7 @@ def watched_course(run: Run) -> Course | None:
 
     That is validation or, without it, the second reward.
     """
-    for quantity in WATCHED:
+    for quantity in HELD_OUT:
         if quantity in courses(run):
             return _judged(courses(run)[quantity])
     return None

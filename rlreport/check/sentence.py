@@ -84,6 +84,7 @@ FALL_OF: dict[Quantity, str] = {
     "reward": "reward_collapse",
     "validation": "watched_reward_fall",
     "second_reward": "watched_reward_fall",
+    "accuracy": "part_falls",
 }
 COLLAPSES = ("reward_collapse", "watched_reward_fall")
 
@@ -97,6 +98,7 @@ NAMES: dict[Quantity, str] = {
     "reward": translatable("the reward"),
     "validation": translatable("validation"),
     "second_reward": translatable("the second reward"),
+    "accuracy": translatable("{part:quoted}"),
 }
 
 
@@ -309,6 +311,9 @@ class _Telling:
         for finding in self.verdict.findings:
             is_second = str(finding.facts.get("kind")).startswith("second_")
             of_other = is_second != (self.quantity == "second_reward")
+            # Another part of the reward than the one that stands in for validation
+            part = finding.facts.get("part", self.course.name)
+            of_other = of_other or part != self.course.name
             if finding.id == FALL_OF[self.quantity] and not of_other:
                 return finding
         return None
@@ -419,7 +424,7 @@ def _course_clause(verdict: Verdict, quantity: Quantity, cause: str) -> str:
     if course.is_single and quantity in WATCHED:
         return message(
             "{name} was {value} in the one evaluation logged (step {step})",
-            name=message(NAMES[quantity]),
+            name=_name_of(course),
             value=numbers_of([course.last.value], course)[0],
             step=int(course.steps[0]),
         )
@@ -503,7 +508,7 @@ def _facts_of_course(told: _Telling, literal: str) -> dict[str, Fact]:
     """Return the values of the template's places."""
     course = told.course
     facts: dict[str, Fact] = {
-        "name": message(NAMES[told.quantity]),
+        "name": _name_of(course),
         "since": course.curve.settled_since,
         "start": span(course.first.steps),
         "at": span(course.top.steps),
@@ -595,6 +600,11 @@ def _with_reason(
     """Return a clause; if on a reward that fell, with a likely reason such as harder prompts."""
     if quantity != "reward":
         return clause
+    if _is_contradicted(course, verdict):
+        return message(
+            "{clause} by the trainer's metric, which the logged responses contradict",
+            clause=clause,
+        )
     if course.lost or course.direction < 0:
         if any(finding.id == "mix_changed" for finding in verdict.findings):
             return message("{clause}, as harder tasks came in", clause=clause)
@@ -603,6 +613,19 @@ def _with_reason(
     if verdict.one_prompt and course.source == "rollouts" and not course.rose:
         return message("{clause}, but each step has a single prompt", clause=clause)
     return clause
+
+
+def _is_contradicted(course: Course, verdict: Verdict) -> bool:
+    """Return whether the course is that of a metric with which the rollouts disagree."""
+    return course.source == "metrics" and any(
+        finding.id == "sources_disagree" and finding.facts["kind"] == course.quantity
+        for finding in verdict.findings
+    )
+
+
+def _name_of(course: Course) -> str:
+    assert course.quantity is not None
+    return message(NAMES[course.quantity], part=course.name)
 
 
 def numbers_of(values: Sequence[float], course: Course) -> list[str]:
@@ -616,6 +639,8 @@ def numbers_of(values: Sequence[float], course: Course) -> list[str]:
 
 def is_percentage(course: Course) -> bool:
     """Return whether the values, by their size and column's name, are percentages up to 100."""
+    if course.name:
+        return False  # parts are in units of the reward
     name = course.column.lower()
     top = float(course.values.max(initial=0.0))
     words = ("acc", "percent", "pct", "rate", "pass", "solve")

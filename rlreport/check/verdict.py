@@ -144,6 +144,8 @@ def _course_json(course: Course) -> dict[str, Any]:
     curve = course.curve
     # The exported table that has the values, see ``Course.column``
     file = "steps.csv" if course.source == "rollouts" else "metrics.csv"
+    if course.name and course.source == "rollouts":
+        file = "responses.csv.gz"
     return {
         "quantity": course.quantity,
         "series": {"file": file, "column": course.column},

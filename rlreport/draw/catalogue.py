@@ -36,6 +36,7 @@ from rlreport.text.messages import message, sentences
 USUAL = (
     "reward",
     "reward_validation",
+    "reward_parts",
     "reward_environments",
     "kl",
     "length",

@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
+from rlreport.check.quantities import reward_parts
+from rlreport.check.run import Run
 from rlreport.columns import STEP
 from rlreport.draw.chart import (
     Chart,
@@ -106,23 +108,31 @@ def _reward_quantiles(
 
 
 def reward_part_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
-    """Yield a chart of the mean reward parts, if any, of those MOST_PARTS that vary most."""
-    names = [name for name in tables.reward_parts if name in tables.extras_by_step]
-    if not names or tables.extras_by_step.empty:
+    """Yield a chart of the reward's parts, if any, of those MOST_PARTS that vary most.
+
+    They are means of logged responses, or metrics of the trainer.
+    """
+    series = reward_parts(Run(tables))
+    if not series:
         return
-    means = tables.extras_by_step.set_index("step")[names].reindex(frame.steps)
+    means = pd.DataFrame(
+        {
+            name: pd.Series(part.values, part.steps).reindex(frame.steps)
+            for name, part in series.items()
+        }
+    )
     means = means.astype(np.float64).apply(drawable, raw=True)
     # A part without any mean counts as varying less than one that never changes.
     ranges = (means.max() - means.min()).fillna(-1.0)
     widest = ranges.nlargest(MOST_PARTS).index
-    drawn_names = [name for name in names if name in widest]  # in the order of the log
+    drawn_names = [name for name in series if name in widest]  # in the order of the log
     yield curve_chart(
         frame,
         "reward_parts",
         message("Parts of the reward"),
         curves_of(means[drawn_names].items(), "part_"),
         ChartStyle(message("mean of each part"), labels=LONG_LABELS),
-        omitted=len(names) - len(drawn_names),
+        omitted=len(series) - len(drawn_names),
     )
 
 
@@ -464,7 +474,9 @@ def _groups(tables: Tables) -> Iterator[_Group]:
         )
     if "step" in tables.metrics:
         metrics = tables.metrics.sort_values("step")
-        excluded_names = {"step"}
+        # Parts of the reward have a chart of their own.
+        parts = reward_parts(Run(tables)).values()
+        excluded_names = {"step", *(part.name for part in parts)}
         limit = MOST_METRICS
         if tables.responses.empty:
             # Metrics stand in for the columns of the table of steps, which other charts show.

@@ -24,6 +24,7 @@ from rlreport.errors import (
 from rlreport.figures.ragged import Ints
 from rlreport.formats.metric_rows import STEP_KEYS, TEXT_KEYS, Record, is_event
 from rlreport.metrics import readers
+from rlreport.metrics.consoles import has_steps
 from rlreport.metrics.readers import UnusedRows
 from rlreport.metrics.starts import start_notes
 from rlreport.metrics.table import MAX_BROKEN, MAX_METRICS, MAX_STEPS, MetricsTable
@@ -240,7 +241,7 @@ def _has_metrics(path: Path, kind: str) -> bool:
             return next(readers.json_records(path, UnusedRows()), None) is not None
         case "console":
             with path.open("rb") as stream:
-                return bool(readers.CONSOLE_LINE.search(stream.read(_PEEK)))
+                return has_steps(stream.read(_PEEK))
         case _:
             return _is_table(path, kind)
 

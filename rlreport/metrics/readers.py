@@ -29,6 +29,7 @@ from rlreport.formats.metric_rows import (
     prefixed,
     step_in,
 )
+from rlreport.metrics.consoles import Cells, console_steps
 from rlreport.read.lines import ByteRange, Lines
 from rlreport.read.listing import COMPRESSIONS
 from rlreport.system.coerce import integer
@@ -82,13 +83,8 @@ MAX_UNPACKED = 4_000_000_000  # Maximum decompressed size of a metrics file in b
 # Maximum size of a TensorBoard event file in bytes, as it is read into memory
 MAX_EVENTS = 1_000_000_000
 
-# Start of the metrics of a step in a line of verl's console log
-CONSOLE_LINE = re.compile(rb"\bstep:(\d{1,15}) - (?=\S+:)")
-
-_CONSOLE_PAIR = re.compile(r"(\S+):(?:np\.\w+\()?([-+.\w]+)\)?$")
 # Matches a zero with a fixed number of decimals; Python prints 0 itself as 0 or 0.0
 _ROUNDED_ZERO = re.compile(r"-?0\.00+")
-_ANSI = re.compile(rb"\x1b\[[0-9;]*m")
 # Keys that transformers logs once at the end of training, so they make no curve
 _SUMMARY = (
     "train_runtime",
@@ -184,7 +180,7 @@ def json_records(path: Path, unused: UnusedRows) -> Iterator[Record]:
 
 
 def console_records(path: Path, unused: UnusedRows) -> Iterator[Record]:
-    """Yield the records of verl's console log: ``step:1 - actor/loss:0.1 - …`` on a line.
+    """Yield the records of a console log, such as verl's or DeepSpeed-Chat's.
 
     A metric that is 0.000 in all its lines is left out: it may be any number that is rounded to 0,
     such as a learning rate.
@@ -208,26 +204,13 @@ def console_records(path: Path, unused: UnusedRows) -> Iterator[Record]:
         raise UnusableInputError(
             f"{path.name}: not a metrics file; supported are trainer_state.json, .jsonl, .csv, "
             ".json, TensorBoard events, run files of W&B, MLflow's folder `metrics`, Trackio's "
-            "database and verl's console log"
+            "database and console logs of verl and DeepSpeed-Chat"
         )
 
 
-def _console_lines(
-    path: Path, unused: UnusedRows
-) -> Iterator[tuple[int, dict[str, str]]]:
-    """Yield the step and (metric -> printed number) of each line of metrics in a console log."""
-    for line in lines_of(path, unused=unused):
-        plain = _ANSI.sub(b"", line)
-        start = CONSOLE_LINE.search(plain)  # the step, which ends before the metrics
-        if start is None:
-            continue
-        text = plain[start.end() :].decode(errors="replace")
-        cells: dict[str, str] = {}
-        for pair in text.strip().split(" - "):
-            match = _CONSOLE_PAIR.fullmatch(pair)
-            if match:
-                cells[match[1]] = match[2]
-        yield int(start[1]), cells
+def _console_lines(path: Path, unused: UnusedRows) -> Iterator[tuple[int, Cells]]:
+    """Yield the step and (metric -> printed number) of each step in a console log."""
+    yield from console_steps(lines_of(path, unused=unused))
 
 
 def number(cell: str) -> float | None:

@@ -91,6 +91,10 @@ ROLES: dict[str, tuple[str, ...]] = {
         rf"(?:val/)?{_AVG}(?:decode|seq|sequence)_?(?:len|length)s?{_MEAN}",  # open-instruct
         rf"{_AVG}(?:length|num_output_tokens){_MEAN}",
     ),
+    "length_max": (
+        r"(?:completions?[_/])?(?:max_length|length_max)",  # TRL
+        r"(?:response|completion)_?(?:len|length)[_/]max",  # verl, slime
+    ),
     "truncated": (
         rf"(?:is_|response_)?(?:truncated|truncation)(?:_(?:ratio|rate|frac|fraction))?{_MEAN}",
     ),
@@ -192,6 +196,26 @@ def _keys_of(name: str) -> tuple[Key, ...]:
     return tuple(key for key in patterns if patterns[key].fullmatch(plain))
 
 
+def is_known_key(name: str) -> bool:
+    """Return whether a metric's name is that of a key in ``keys.csv``."""
+    return bool(_keys_of(name))
+
+
+def is_percentage(name: str) -> bool:
+    """Return whether a metric is a percentage, by its unit in ``keys.csv``."""
+    return any(key.unit.startswith("percent") for key in _keys_of(name))
+
+
+def without_prefixes(name: str) -> str:
+    """Return a metric's name in lower case, without the run and the phase that it begins with."""
+    return _PREFIXES.sub("", name.lower())
+
+
+def by_preference(names: Iterable[str]) -> list[str]:
+    """Return names of metrics, those to prefer first, see ``roles_of``."""
+    return sorted(names, key=_preference)
+
+
 def in_unit_of(role: str, name: str, values: Floats) -> Floats:
     """Convert values of the metric ``name`` to the unit of ``role``, if it is another."""
     unit = next((key.unit for key in _keys_of(name) if key.role == role), "")
@@ -205,13 +229,13 @@ def roles_of(metrics: Iterable[str]) -> dict[str, str]:
     the most logged keys. Of several names for a key or pattern, prefer one that begins with
     ``rollout`` (it covers all responses), then the shortest.
     """
-    names = sorted(metrics, key=_preference)
+    names = by_preference(metrics)
     if not names:
         return {}  # reading the keys and their patterns takes 20 ms
     roles = _roles_by_keys(names)
     # A name that is a key of a framework never has another role by a pattern.
     unknown = [name for name in names if not _keys_of(name)]
-    plain_names = {name: _PREFIXES.sub("", name.lower()) for name in unknown}
+    plain_names = {name: without_prefixes(name) for name in unknown}
     for role, patterns in ROLES.items():
         if role not in roles:
             metric = _first_match(patterns, plain_names)

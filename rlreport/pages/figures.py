@@ -44,6 +44,9 @@ def run_courses(report: RunReport) -> list[tuple[Column, Course]]:
             # The verdict already has the course, perhaps that of a metric of the trainer.
             quantity, label = _QUANTITIES[name]
             course = run.verdict.courses.get(quantity)
+            if course is None and quantity == "validation":
+                # The part of the reward that stands in for it, if there is one
+                course = run.verdict.courses.get("accuracy")
         elif name in report.shared.tile_names:
             label = ""
             values = steps[name].to_numpy(np.float64)
@@ -52,12 +55,20 @@ def run_courses(report: RunReport) -> list[tuple[Column, Course]]:
             continue
         if course is None:  # too few values
             continue
-        if course.source == "rollouts":
+        if course.name:
+            column = _part_column(STEP[name], course)
+        elif course.source == "rollouts":
             column = STEP[course.column]
         else:
             column = _trainer_column(STEP[name], course, label, per_token)
         result.append((column, course))
     return result
+
+
+def _part_column(column: Column, course: Course) -> Column:
+    """Return a key figure's column with label and help for a part of the reward."""
+    help = message("“{part}”, a part of the reward", part=course.name)
+    return replace(column, label=course.name, unit="", help=help)
 
 
 def _trainer_column(

@@ -16,6 +16,12 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from rlreport.check.finding import Example, Finding, LogText
+from rlreport.check.parts import (
+    is_component,
+    metrics_of_parts,
+    std_metrics,
+    tells_right,
+)
 from rlreport.check.spreading import SpreadingTexts
 from rlreport.check.verdict import Judged
 from rlreport.metrics.roles import PLAIN_NAMES, in_unit_of, roles_of
@@ -226,10 +232,42 @@ def _field_aliases(tables: Tables) -> dict[str, str]:
     aliases = {name: name for name in tables.fields if name not in extras}
     for number, name in enumerate(extras, 1):
         aliases[name] = f"field {number}"
+    # Without what a part of the reward is, it could not be judged.
+    for name, alias in _part_aliases(tables).items():
+        if name in aliases:
+            aliases[name] = alias
     aliases["split"] = "split"
     environments = environments_of(tables.training())
     if environments:  # its name is one of a few that everyone uses
         aliases[environments.column] = environments.column
+    return aliases
+
+
+def _part_aliases(tables: Tables) -> dict[str, str]:
+    """Return name -> alias of each part of the reward, such as "accuracy" and "part 2"."""
+    names = [*tables.reward_parts, *metrics_of_parts(map(str, tables.metrics.columns))]
+    aliases = {}
+    for number, name in enumerate(dict.fromkeys(names), 1):
+        kind = "part" if is_component(name) else "penalty"
+        if tells_right(name):
+            kind = "accuracy"
+        aliases[name] = f"{kind} {number}"
+    right = [name for name in aliases if tells_right(name)]
+    if right:
+        # The shortest name stands in for validation, see ``quantities.accuracy``.
+        aliases[min(right, key=len)] = "accuracy"
+    return aliases
+
+
+def _metric_aliases(tables: Tables) -> dict[str, str]:
+    """Return name -> alias of each metric without a role."""
+    logged = [str(name) for name in tables.metrics.columns[1:]]  # without the step
+    aliases = {name: f"metric {number}" for number, name in enumerate(logged, 1)}
+    for number, name in enumerate(std_metrics(logged), 1):
+        aliases[name] = f"rewards/part {number}/std"
+    part_aliases = _part_aliases(tables)
+    for part, name in metrics_of_parts(logged).items():
+        aliases[name] = f"rewards/{part_aliases[part]}"
     return aliases
 
 
@@ -239,7 +277,7 @@ def _without_metric_names(tables: Tables, files: Mapping[str, str]) -> Tables:
     A metric with a role, such as "kl", gets the plain name of that role, others "metric 1" etc.
     """
     logged = [str(name) for name in tables.metrics.columns[1:]]  # without the step
-    aliases = {name: f"metric {number}" for number, name in enumerate(logged, 1)}
+    aliases = _metric_aliases(tables)
     in_units = {}
     for role, name in roles_of(logged).items():
         aliases[name] = PLAIN_NAMES[role]

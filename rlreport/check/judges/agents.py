@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -11,6 +12,7 @@ from rlreport.check import quantities
 from rlreport.check.check import FALLS, Check, Need, RiseOrShare, share_of
 from rlreport.check.evidence import Ranking
 from rlreport.check.finding import Facts, LogText, Rank, Result, Severity
+from rlreport.check.laws import blocks
 from rlreport.check.limits import EOS, Limit, LimitKind, Limits
 from rlreport.check.run import Run, fall_onset
 from rlreport.check.series import MIN_STEPS, Series
@@ -18,9 +20,14 @@ from rlreport.figures.ragged import Floats
 from rlreport.figures.rounding import change
 from rlreport.figures.turns import ERROR_KINDS, Ending
 from rlreport.read.rollouts import Turn
+from rlreport.tables import listed_tool
 from rlreport.text.chat import calls_in_text, has_markup, is_final, is_unparsed
 from rlreport.text.messages import message, translatable
 
+# Tools are not judged one by one if so large a part of the responses moved to other environments
+OTHER_MIX = 0.2
+# Fewest steps at either end that are compared one by one
+LEAST_SIDE = 4
 AGENTS = translatable(
     "verl issues 1569, 4998 (tool calls vanish); AReaL (share at the turn limit)"
 )
@@ -343,6 +350,13 @@ class _ToolDisuse(Limits):
         "calls",
         "calls per response at the start; below it not judged",
     )
+    tool = Limit(
+        0.2,
+        LimitKind.RATIO,
+        "times",
+        "calls of one tool per response, last block of responses against the first",
+        AGENTS,
+    )
 
 
 @Check(
@@ -351,15 +365,25 @@ class _ToolDisuse(Limits):
     needs=(Need("tool calls", ("tool_calls",), ("tool_calls",)),),
     charts=("tool_calls", "reward"),
     limits=_ToolDisuse,
-    title="Responses make {end:figure} tool calls on average ({start:figure} at the start).",
-    statement="responses make {end:short} tool calls on average ({start:short} at the start)",
+    title={
+        "all": "Responses make {end:figure} tool calls on average ({start:figure} at the start).",
+        "tool": "Responses make {end:figure} calls of the tool {tool:quoted} on average "
+        "({start:figure} at the start).",
+        "tools": "Responses make {end:figure} calls of the tool {tool:quoted} on average "
+        "({start:figure} at the start); no longer called are also {others:quoted}.",
+    },
+    statement={
+        "all": "responses make {end:short} tool calls on average ({start:short} at the start)",
+        "tool": "responses make {end:short} calls of {tool:quoted} ({start:short} at the start)",
+        "tools": "responses make {end:short} calls of {tool:quoted} ({start:short} at the start)",
+    },
     why="The policy learns to guess instead of calling tools, and rarely goes back to them.",
     suggestion="Look for errors, costs and unrecognized calls; choose tasks that need a tool.",
     explains=(*FALLS, "reward_stalled", "length_collapse", "diversity_collapse"),
     trend=True,
 )
 def tool_disuse(check: Check, run: Run) -> Result:
-    """Find that responses make far fewer tool calls than before."""
+    """Find that responses make far fewer tool calls than before, of all tools or of one."""
     series = quantities.figure_of(run, "tool_calls")
     curve = series.curve if series is not None else None
     if series is None or curve is None:
@@ -370,16 +394,107 @@ def tool_disuse(check: Check, run: Run) -> Result:
     ratio = run.limits.test(_ToolDisuse.ratio, "<", end, of=start)
     enough = run.limits.test(_ToolDisuse.calls, ">", start)
     if not (ratio.met and curve.has_fallen and enough.met):
-        return Result(tested=(ratio, enough))
+        of_tools = _judge_each_tool(check, run)
+        return replace(of_tools, tested=(ratio, enough, *of_tools.tested))
     return check.found(
         run,
         Severity.WARNING,
         [ratio],
-        {"start": start, "end": end},
+        {"start": start, "end": end, "kind": "all"},
         Ranking(run.column("tool_calls"), highest=False, unit="calls"),
         series=series,
         onset=fall_onset(curve),
     )
+
+
+class _ToolCalls(NamedTuple):
+    """How often a tool was called: its answers per response."""
+
+    tool: str
+    series: Series
+    first: float  # in the first and the last block of responses
+    last: float
+
+    @property
+    def has_fallen(self) -> bool:
+        """Whether it fell as a curve or, of few steps, each late one is below each early one."""
+        curve = self.series.curve
+        if curve is not None and curve.has_fallen:
+            return True
+        values = self.series.values
+        count = max(LEAST_SIDE, len(values) // 3)
+        if len(values) < 2 * count:
+            return False
+        return bool(values[-count:].max() < values[:count].min())
+
+
+def _judge_each_tool(check: Check, run: Run) -> Result:
+    """Find that responses came to call a tool hardly any more, unless other tasks came in."""
+    if run.tables.tools.empty or _has_other_mix(run):
+        return Result()
+    limits = _ToolDisuse
+    vanished = []
+    for tool in _calls_of_tools(run):
+        ratio = run.limits.test(limits.tool, "<", tool.last, of=tool.first)
+        enough = run.limits.test(limits.calls, ">=", tool.first)
+        if ratio.met and enough.met and tool.has_fallen:
+            vanished.append((ratio, tool))
+    if not vanished:
+        return Result()
+    ratio, most = max(vanished, key=lambda pair: pair[1].first)
+    names = [tool.tool for _, tool in vanished if tool is not most]
+    others = tuple(map(LogText, names))
+    curve = most.series.curve
+    assert curve is not None
+    onset = run.onset_beyond(most.series, ratio.bound * most.first, "<")
+    return check.found(
+        run,
+        Severity.WARNING,
+        [ratio],
+        {
+            "kind": "tools" if others else "tool",
+            "tool": LogText(listed_tool(most.tool)),
+            "others": others,
+            "start": most.first,
+            "end": most.last,
+        },
+        series=most.series,
+        onset=fall_onset(curve) or onset,
+    )
+
+
+def _calls_of_tools(run: Run) -> Iterator[_ToolCalls]:
+    """Yield how often each tool answers per response, by step and in the outer blocks."""
+    windows = blocks(run)
+    if len(windows) < 2:
+        return
+    responses = np.bincount(run.step_index, minlength=len(run.steps))
+    is_first = np.isin(run.steps, windows[0].steps)
+    is_last = np.isin(run.steps, windows[-1].steps)
+    for name, by_step in run.tables.tools.groupby("tool"):
+        answers = by_step.groupby("step")["answers"].sum()
+        counts = answers.reindex(run.steps, fill_value=0).to_numpy(np.float64)
+        yield _ToolCalls(
+            tool=str(name),
+            series=Series(run.steps, counts / responses),
+            first=float(counts[is_first].sum() / responses[is_first].sum()),
+            last=float(counts[is_last].sum() / responses[is_last].sum()),
+        )
+
+
+def _has_other_mix(run: Run) -> bool:
+    """Return whether other environments, which may need other tools, make up the last responses."""
+    windows = blocks(run)
+    if run.environments is None or not windows:
+        return False
+    size = int(run.environments.index.max(initial=0)) + 1
+    shares = []
+    for window in (windows[0], windows[-1]):
+        index = run.environments.index[window.rows]
+        counts = np.bincount(index[index >= 0], minlength=size)
+        shares.append(counts / max(counts.sum(), 1))
+    moved = np.abs(shares[1] - shares[0]).sum() / 2
+    return bool(moved > OTHER_MIX)
 
 
 class _VoidTurns(RiseOrShare):

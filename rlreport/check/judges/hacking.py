@@ -18,6 +18,7 @@ from rlreport.check.judges.diversity import distinct_loss
 from rlreport.check.judges.reward import lost_part
 from rlreport.check.limits import Limit, LimitKind, Limits, Tested
 from rlreport.check.means import mean
+from rlreport.check.parts import of_rollouts
 from rlreport.check.run import Run, fall_onset
 from rlreport.check.spreading import (
     Spreading,
@@ -135,6 +136,7 @@ def _hacking_title(facts: Facts) -> str:
         "length_hacking",
         "language_drift",
         "reward_part_dominance",
+        "part_falls",
         "watched_reward_fall",
     ),
     of_reward=True,
@@ -432,7 +434,7 @@ class _PartShares(NamedTuple):
 )
 def reward_part_dominance(check: Check, run: Run) -> Result:
     """Note that one part of the reward accounts for nearly all of its variance or gain."""
-    parts = _reward_parts(run)
+    parts = of_rollouts(run)
     if len(parts) < 2:
         return check.not_run(check.needs_also)
     shares = {name: _part_shares(run, part) for name, part in parts.items()}
@@ -449,18 +451,6 @@ def reward_part_dominance(check: Check, run: Run) -> Result:
     }
     ranking = Ranking(parts[dominant])
     return check.found(run, Severity.INFO, [tested], facts, ranking)
-
-
-def _reward_parts(run: Run) -> dict[str, Floats]:
-    """Return name -> values of the parts of the reward with a number for any response, (rows,)."""
-    extras = run.tables.extras
-    names = [name for name in run.tables.reward_parts if name in extras]
-    parts = {}
-    for name, column in extras[names].select_dtypes(["number", "bool"]).items():
-        part = column.to_numpy(np.float64)
-        if np.isfinite(part).any():
-            parts[str(name)] = part
-    return parts
 
 
 def _part_shares(run: Run, part: Floats) -> _PartShares:

@@ -9,6 +9,7 @@ from rlreport.check.check import LENGTH, REWARD, Check, RiseOrShare
 from rlreport.check.curve import LEAST_LEVEL, Curve
 from rlreport.check.evidence import Ranking
 from rlreport.check.finding import Facts, Rank, Result, Severity
+from rlreport.check.judges.metrics import is_clip_share_wrong, is_fall_disputed
 from rlreport.check.limits import EOS, Limit, LimitKind, Limits, Tested
 from rlreport.check.means import mean, median
 from rlreport.check.quantities import LimitedFigure
@@ -65,6 +66,7 @@ class _LengthHacking(Limits):
         "diversity_collapse",
         "entropy_collapse",
         "reward_part_dominance",
+        "part_falls",
         "watched_reward_fall",
     ),
     of_reward=True,
@@ -272,9 +274,10 @@ def _shrunk(check: Check, run: Run) -> Result:
         "end": end,
         "unit": translatable("tokens") if is_metric else run.length_unit,
     }
+    is_disputed = not is_finish_known and is_fall_disputed(run, "length")
     return check.found(
         run,
-        Severity.WARNING,
+        Severity.INFO if is_disputed else Severity.WARNING,
         tested,
         facts,
         Ranking(run.column(run.length), highest=False, unit=run.length_unit),
@@ -370,6 +373,8 @@ class MissingEos(RiseOrShare):
 def missing_eos(check: Check, run: Run) -> Result:
     """Find that many responses are cut off before their end, or more than at the start."""
     cut_off = _cut_off(run)
+    if cut_off is None and is_clip_share_wrong(run):
+        return check.not_run("a share of responses cut off that agrees with lengths")
     if cut_off is None:
         return check.judge_metric(run, "truncated")
     ranking = Ranking(

@@ -15,8 +15,7 @@ from rlreport.check.curve import LEAST_LEVEL, Curve
 from rlreport.check.evidence import Ranking
 from rlreport.check.finding import Facts, Rank, Result, Severity
 from rlreport.check.judges.kl import kl_is_high
-from rlreport.check.limits import Limit, LimitKind, Limits, Tested
-from rlreport.check.means import mean
+from rlreport.check.limits import Limit, LimitKind, Limits
 from rlreport.check.quantities import LimitedFigure
 from rlreport.check.run import Run, event_onset, fall_onset, onset_of
 from rlreport.check.series import MIN_STEPS, Series
@@ -192,7 +191,6 @@ def entropy_explosion(check: Check, run: Run) -> Result:
 
 
 RATIO = translatable("TRL: val/ratio floats around 1.0; 2.0 or 0.1 is too drastic")
-EQUAL_REWARDS = translatable("DAPO: groups with equal rewards give no gradient")
 
 
 class _RatioDrift(Limits):
@@ -429,93 +427,3 @@ def _before_fall(run: Run, spikes: Ints) -> NDArray[np.bool_]:
     too_early = indices < onset - margin
     harmful: NDArray[np.bool_] = ~too_early & (indices <= high)
     return none if too_early.sum() >= harmful.sum() else harmful
-
-
-class _NoUpdates(Limits):
-    share = Limit(
-        0.5,
-        LimitKind.SHARE,
-        "of steps",
-        "share of the last window with a value of 0 (warning)",
-        EQUAL_REWARDS,
-    )
-
-
-def _has_gradient(norms: Series | None) -> bool:
-    return norms is not None and bool((norms.values > 0).any())
-
-
-def _reward_moves(run: Run) -> bool:
-    """Return whether the reward changes beyond noise, as it does if the policy is updated."""
-    course = quantities.courses(run).get("reward")
-    return course is not None and (
-        course.direction != 0 or course.gained or course.lost
-    )
-
-
-@Check(
-    name="updates without effect",
-    rank=Rank.CAUSE,
-    charts=("gradient_norm", "learning_rate"),
-    limits=_NoUpdates,
-    title={
-        "grad_norm": "The gradient norm is 0 in {share:percent} of the last steps: their updates "
-        "change nothing.",
-        "learning_rate": "The learning rate is 0 in {share:percent} of the last steps: their "
-        "updates change nothing.",
-    },
-    statement="updates change nothing",
-    why="The run uses compute, but the policy does not change.",
-    suggestion="Check the learning rate's schedule, frozen parameters and the groups' rewards.",
-    explains=("reward_stalled",),
-    needs_also="the trainer's gradient norm or learning rate",
-    trend=True,
-)
-def no_updates(check: Check, run: Run) -> Result:
-    """Find that most late updates change nothing, as gradient or learning rate are 0."""
-    norm = quantities.series_of(run, "grad_norm")
-    rate = quantities.series_of(run, "learning_rate")
-    if norm is None and rate is None:
-        return check.not_run(check.needs_also)
-    tested: list[Tested] = []
-    for role, metric in (("grad_norm", norm), ("learning_rate", rate)):
-        if metric is None or not quantities.covers(run, metric):
-            continue
-        is_rate = role == "learning_rate"
-        if is_rate and (_has_gradient(norm) or _reward_moves(run)):
-            continue  # a learning rate may be printed as 0 that is not
-        values = run.align(metric)
-        zero = np.where(np.isfinite(values), values == 0, np.nan)
-        if not is_rate:
-            zero = _unexplained(run, zero)
-        at_end = run.last_values(zero)
-        if np.isfinite(at_end).sum() < LEAST_LEVEL:
-            continue
-        share = run.limits.test(_NoUpdates.share, ">", mean(at_end))
-        tested.append(share)
-        if share.met:
-            facts: Facts = {
-                "kind": role,
-                "share": mean(at_end),
-                "series_from": "metrics",
-            }
-            onset = run.onset_beyond(zero, share.bound, is_share=True)
-            return check.found(run, Severity.WARNING, tested, facts, onset=onset)
-    return Result(tested=tuple(tested))
-
-
-def _unexplained(run: Run, zero: Floats) -> Floats:
-    """Return by step whether a gradient of 0 is a fault, NaN where groups have no signal.
-
-    Groups of equal rewards give a gradient of 0, so single steps without any are usual where a
-    step has few groups. If it is not known which steps these are, only a gradient that stays 0 to
-    the end is a fault: updates that have no effect do not recover.
-    """
-    silent = progress.silent(run)
-    if np.isfinite(silent).any():
-        return np.where(silent == 1, np.nan, zero)
-    alive = np.flatnonzero(zero == 0)
-    if not len(alive):
-        return zero
-    is_before = np.arange(len(zero)) < alive[-1]
-    return np.where(is_before & np.isfinite(zero), 0.0, zero)

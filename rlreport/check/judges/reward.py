@@ -24,6 +24,7 @@ from rlreport.check.finding import (
     Result,
     Severity,
 )
+from rlreport.check.judges.metrics import is_fall_disputed
 from rlreport.check.limits import LMFLOW, RL_BOARD, Limit, LimitKind, Limits
 from rlreport.check.means import MixChange
 from rlreport.check.progress import RewardStalled
@@ -111,6 +112,7 @@ class RewardCollapse(Limits):
         "missing_eos",
         "kl_explosion",
         "reward_stalled",
+        "constant_reward",
         "watched_reward_fall",
         "zero_variance_groups",
         "group_std_fall",
@@ -161,7 +163,7 @@ def _fall(run: Run) -> Result:
     severity = Severity.WARNING
     if death is not None or _is_below_start(course):
         severity = Severity.CRITICAL
-    if explained:
+    if explained or is_fall_disputed(run, "reward"):
         severity = Severity.INFO
     return check.found(
         run,

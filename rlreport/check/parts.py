@@ -1,0 +1,166 @@
+"""Parts of the reward: which of the logged columns and trainer metrics they are, by their names.
+
+A part is a component of the reward that is trained on, such as its accuracy or its format. The
+rollouts log parts as ``reward_parts``; trainers log them as metrics: TRL's ``rewards/NAME/mean``,
+EasyR1's and Tinker's ``reward/NAME``, OpenRLHF's ``accuracy_reward``. Penalties, the KL and copies
+of the whole reward under other names are no parts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+import numpy as np
+
+from rlreport.check import means
+from rlreport.check.run import Run, once_per_run
+from rlreport.check.series import Series
+from rlreport.figures.ragged import Floats
+from rlreport.metrics.roles import by_preference, is_known_key, without_prefixes
+
+# Names of metrics that are parts, after the prefixes of runs and phases
+_OF_METRICS = (
+    # TRL; the older key has no "/mean"
+    re.compile(r"rewards?/(?P<name>[^/]+)(?:/(?:mean|avg))?"),
+    # Tinker's environments, and loops of their own
+    re.compile(r"env/all/(?:reward/)?(?P<name>format|correct|accuracy)"),
+    # prime-rl logs all figures of an environment; these are told by their names.
+    re.compile(
+        r"(?:all|effective)/(?:[^/]+/)?metrics/(?P<name>[^/]*(?:accuracy|correct|format)[^/]*)/mean"
+    ),
+    # OpenRLHF and others log what a reward function returns beside the reward.
+    re.compile(
+        r"(?P<name>(?:answer_)?(?:accuracy|acc|correct(?:ness)?|format|outcome|tool)_rewards?)"
+        r"(?:[_/](?:mean|avg))?"
+    ),
+    re.compile(
+        r"(?P<name>(?:answer_)?(?:accuracy|correct(?:ness)?))(?:[_/](?:mean|avg))?"
+    ),
+)
+# Words in names of what is no part: penalties, other figures of the reward, other rewards
+_NO_PARTS = frozenset(
+    "kl penalty penalties non rlhf length len lengths overlong std var min max median sum total "
+    "overall all mean avg average raw baseline ref reference chosen rejected margin margins "
+    "accuracies advantage".split()
+)
+_RIGHT = re.compile(r"accura|correct|(?:^|[^a-z])acc(?:[^a-z]|$)")
+_NOT_RIGHT = re.compile(r"incorrect|format")
+
+# A metric that is a constant plus a multiple of the reward, up to this part of its variance, is no
+# part of it but a copy
+COPY = 1e-3
+# One that is so close to the reward tells nothing that the reward does not
+ALIKE = 0.02
+
+
+def part_name(metric: str) -> str | None:
+    """Return the name of the part of the reward that a trainer's metric is, None if it is none."""
+    if is_known_key(metric):
+        return None
+    plain = without_prefixes(metric)
+    for pattern in _OF_METRICS:
+        match = pattern.fullmatch(plain)
+        if match:
+            # The name as it is logged: only its place is that of the name in lower case.
+            start = len(metric) - len(plain)
+            name = metric[start + match.start("name") : start + match.end("name")]
+            return name if is_component(name) else None
+    return None
+
+
+def std_metrics(names: Iterable[str]) -> list[str]:
+    """Return the metrics that are the standard deviation of a part over a batch, as TRL logs."""
+    return [
+        name
+        for name in names
+        if re.fullmatch(r"rewards?/[^/]+/std", without_prefixes(name))
+    ]
+
+
+def is_component(name: str) -> bool:
+    """Return whether a part of this name is one that should rise: no penalty, no other figure."""
+    words = re.split(r"[^a-z0-9]+", name.lower())
+    meaningful = [word for word in words if word not in ("reward", "rewards", "")]
+    return bool(meaningful) and _NO_PARTS.isdisjoint(meaningful)
+
+
+def tells_right(name: str) -> bool:
+    """Return whether a part of this name tells how many answers are right."""
+    lower = name.lower()
+    return bool(_RIGHT.search(lower)) and not _NOT_RIGHT.search(lower)
+
+
+@once_per_run
+def of_rollouts(run: Run) -> dict[str, Floats]:
+    """Return name -> values of the parts with a number for any response, float64 (rows,)."""
+    extras = run.tables.extras
+    names = [name for name in run.tables.reward_parts if name in extras]
+    parts = {}
+    for name, column in extras[names].select_dtypes(["number", "bool"]).items():
+        part = column.to_numpy(np.float64)
+        if np.isfinite(part).any():
+            parts[str(name)] = part
+    return parts
+
+
+def metrics_of_parts(names: Iterable[str]) -> dict[str, str]:
+    """Return name of a part -> the metric that it is; of several, the one preferred for a role."""
+    found: dict[str, str] = {}
+    for metric in by_preference(names):
+        name = part_name(metric)
+        if name is not None:
+            found.setdefault(name, metric)
+    return found
+
+
+def series_of_rollouts(run: Run) -> dict[str, Series]:
+    """Return name of a part -> its mean over the logged responses of each step."""
+    parts = of_rollouts(run)
+    return {name: means.series(run, part) for name, part in parts.items()}
+
+
+def series_of_metrics(run: Run) -> dict[str, Series]:
+    """Return name of a part -> the trainer's metric of it, in the order of the log."""
+    metrics = run.tables.metrics
+    logged = [str(name) for name in metrics.columns[1:]]
+    in_use = set(run.roles.values())
+    found = {
+        metric: name
+        for name, metric in metrics_of_parts(logged).items()
+        if metric not in in_use
+    }
+    series: dict[str, Series] = {}
+    if not found:
+        return series
+    steps = metrics["step"].to_numpy(np.int64)
+    for metric in logged:
+        if metric in found:
+            values = metrics[metric].to_numpy(np.float64)
+            one = Series(steps, values, None, "metrics", metric).without_gaps()
+            if len(one.steps):
+                series[found[metric]] = one
+    return series
+
+
+def is_copy(part: Series, total: Series, unexplained: float = COPY) -> bool:
+    """Return whether a series is the whole reward, maybe scaled or shifted.
+
+    ``unexplained``: the part of its variance that the reward does not explain is smaller.
+    """
+    _, in_part, in_total = np.intersect1d(
+        part.steps, total.steps, assume_unique=True, return_indices=True
+    )
+    x = total.values[in_total]
+    y = part.values[in_part]
+    finite = np.isfinite(x) & np.isfinite(y)
+    if not finite.any():
+        return False
+    x = x[finite] - x[finite].mean()
+    y = y[finite] - y[finite].mean()
+    of_x = float((x * x).sum())
+    of_y = float((y * y).sum())
+    if not (of_x > 0 and of_y > 0):
+        return False
+    explained = float((x * y).sum()) ** 2 / (of_x * of_y)
+    return explained > 1 - unexplained
