@@ -15,7 +15,7 @@ from rlreport.check.laws import Figure, figures_by_block
 from rlreport.check.limits import Limit, LimitKind, Limits
 from rlreport.check.quantities import LimitedFigure
 from rlreport.check.run import Run
-from rlreport.check.windows import Window
+from rlreport.check.windows import TINY, Window
 from rlreport.figures.grouped import Grouped
 from rlreport.figures.ragged import Floats
 from rlreport.text.messages import translatable
@@ -260,7 +260,8 @@ def _judge_fit(check: Check, run: Run, returns: str, error: str) -> Result:
         too_large = error
         bound = 1 - (limits.explained if misfit.met else limits.weak)
     steps = Grouped.by(run.step_index)
-    of_returns = np.fmax(_pooled_variance(run, returns, steps), fit.min_variance)
+    least = max(fit.min_variance, TINY)  # the returns of a whole run may be equal, too
+    of_returns = np.fmax(_pooled_variance(run, returns, steps), least)
     ratio_by_step = _pooled_variance(run, too_large, steps) / of_returns
     facts: Facts = {
         "explained": fit.explained,
