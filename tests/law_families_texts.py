@@ -137,7 +137,30 @@ def ranks_with_their_own_prompts(
     )
 
 
+def copies(random: Random, shape: Shape, strength: float) -> Tables:
+    """Return a log of long texts, of which a share equals another one of its group.
+
+    Short texts of its correct twin repeat, as those of a quiz do.
+    """
+    text = np.arange(shape.rows)
+    is_copied = random.random(shape.rows) < strength
+    place = text % shape.group
+    # A copied text is that of its neighbour in the group.
+    text = np.where(is_copied & (place > 0), text - 1, text)
+    chars = random.integers(300, 900, shape.rows)
+    if random.random() < 0.3:
+        chars = np.where(random.random(shape.rows) < 0.5, 40, chars)
+        text = np.where(chars == 40, 1, text)
+    return shape.log(
+        reward=rewards(random, shape),
+        response_hash=text.astype(np.uint64),
+        response_chars=chars,
+        rollout=np.nan,
+    )
+
+
 CASES = (
+    Case("copied_responses", "share copied", (0.1, 0.3, 0.7), copies),
     Case(
         "answers_other_prompt",
         "share of responses",

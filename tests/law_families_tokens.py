@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from rlreport.check.finding import Severity
+from rlreport.figures.tokens import RARE_LOGP
 from rlreport.tables import Tables
 from tests.law_families import Case, Floats, Random, Shape, rewards
 
@@ -129,14 +130,36 @@ def _duplicates(random: Random, shape: Shape, strength: float) -> Tables:
 
 
 def _temperatures(random: Random, shape: Shape, strength: float) -> Tables:
-    """Return a log whose trainer has a temperature of 1 + ``strength``, and rounding errors."""
-    tokens = _lengths(random, shape)
-    square = tokens * random.gamma(2.0, 0.5, shape.rows)
-    rounding = random.normal(0, 0.02, shape.rows) * np.sqrt(square)
-    product = square / (1 + strength) + rounding
+    """Return a log whose trainer has a temperature of 1 + ``strength``, and rounding errors.
+
+    Tokens are drawn from logits of a vocabulary of 16: twelve a response.
+    """
+    logits = random.normal(0, 2.5, (shape.rows, 12, 16))
+    sampler = logits - np.log(np.exp(logits).sum(axis=2, keepdims=True))
+    hot = logits / (1 + strength)
+    trainer = hot - np.log(np.exp(hot).sum(axis=2, keepdims=True))
+    # The largest of logits and Gumbel noise is a draw.
+    drawn = np.argmax(logits + random.gumbel(size=logits.shape), axis=2)[:, :, None]
+    sampled = np.take_along_axis(sampler, drawn, axis=2)[:, :, 0]
+    trained = np.take_along_axis(trainer, drawn, axis=2)[:, :, 0]
+    trained = trained + random.normal(0, 0.05, trained.shape)
     return shape.log(
-        reward=rewards(random, shape), logp_product=product, logp_square=square
+        reward=rewards(random, shape), **_rare_sums(sampled, trained, RARE_LOGP)
     )
+
+
+def _rare_sums(sampled: Floats, trained: Floats, below: float) -> dict[str, Floats]:
+    """Return the columns of sums over rare tokens; arguments are (rows, tokens)."""
+    is_rare = sampled < below
+    rare = np.where(is_rare, sampled, 0.0)
+    trainer = np.where(is_rare, trained, 0.0)
+    return {
+        "rare_tokens": is_rare.sum(axis=1).astype(np.float64),
+        "rare_sampler": rare.sum(axis=1),
+        "rare_trainer": trainer.sum(axis=1),
+        "rare_square": (rare**2).sum(axis=1),
+        "rare_product": (rare * trainer).sum(axis=1),
+    }
 
 
 def _mismatch(random: Random, shape: Shape, strength: float) -> Tables:
@@ -187,7 +210,7 @@ CASES = (
     Case("eos_not_sampled", "share of end tokens", (0.06, 0.2, 1.0), _ends),
     Case("tokens_are_not_text", "share of responses", (0.12, 0.5), _texts, NOTE),
     Case("improbable_duplicates", "share copied", (0.01, 0.1), _duplicates, NOTE),
-    Case("temperature", "temperature − 1", (0.12, 0.2, 0.5), _temperatures, NOTE),
+    Case("temperature", "temperature − 1", (0.15, 0.3, 0.7), _temperatures, NOTE),
     Case("engine_mismatch", "share of steps", (0.1, 0.2, 0.5), _mismatch),
     Case("value_divergence", "share of steps", (0.3, 0.5, 0.8), _critic),
 )

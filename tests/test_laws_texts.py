@@ -120,3 +120,34 @@ def test_a_fraction_is_no_rank() -> None:
     tables = SHAPE.log(reward=1.0)
     tables.extras["rank"] = np.linspace(0, 1, SHAPE.rows)
     assert sources_of(Run(tables)) is None
+
+
+def copied(**columns) -> Tables:
+    """Return a log of which each response equals its neighbour in the group."""
+    return SHAPE.log(
+        reward=np.tile([0.0, 1.0], SHAPE.rows // 2),
+        response_hash=np.arange(SHAPE.rows) // 2 * 2,
+        **{"response_chars": 400, **columns},
+    )
+
+
+def test_long_copies_from_the_first_step_on_are_found() -> None:
+    finding = find("copied_responses", copied())
+    assert finding.facts["share"] == 1.0
+    assert finding.onset is not None and finding.onset.step == 1
+
+
+def test_short_answers_may_be_equal() -> None:
+    assert run("copied_responses", copied(response_chars=199)).finding is None
+
+
+def test_a_certain_policy_repeats_itself() -> None:
+    certain = copied(surprisal_mean=0.1, response_tokens=100.0)
+    assert run("copied_responses", certain).finding is None
+    sampled = copied(surprisal_mean=0.6, response_tokens=100.0)
+    assert run("copied_responses", sampled).finding is not None
+
+
+def test_rows_of_one_rollout_are_no_copies() -> None:
+    rollouts = copied(rollout=np.arange(SHAPE.rows) // 2)
+    assert run("copied_responses", rollouts).finding is None

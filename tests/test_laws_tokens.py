@@ -107,7 +107,14 @@ CLAIMS: dict[str, Claim] = {
         {None: [1.0], "info": [1.01]},
     ),
     "temperature: the slope": (
-        lambda slope: tables(logp_product=30 * slope, logp_square=30.0),
+        # Two tokens a response, of log-probabilities −2 and −4
+        lambda slope: tables(
+            rare_tokens=2.0,
+            rare_sampler=-6.0,
+            rare_trainer=-6.0 * slope - 1.0,
+            rare_square=20.0,
+            rare_product=20.0 * slope + 3.0,
+        ),
         {None: [1.0, 0.9, 1.1], "info": [0.89, 1.11]},
     ),
     "engine_mismatch: one step, and two of forty": (
@@ -143,7 +150,7 @@ def claims() -> Iterator[Any]:
                 yield pytest.param(claim, found, value, id=f"{claim}-{found}-{value}")
 
 
-@pytest.mark.parametrize(("claim", "found", "value"), claims())
+@pytest.mark.parametrize(("claim", "found", "value"), list(claims()))
 def test_a_relation_is_violated_beyond_its_limits_only(
     claim: str, found: str | None, value: Any
 ) -> None:
@@ -291,12 +298,17 @@ def test_end_tokens_that_were_not_sampled_are_cut_off(
     assert table["finished"].tolist() == [1.0, 1.0, finished]
 
 
-def test_products_are_of_tokens_that_both_have(tmp_path: Path) -> None:
+def test_rare_tokens_are_those_that_both_have_and_the_sampler_calls_rare(
+    tmp_path: Path,
+) -> None:
     logged = row(
-        response_tokens=["a", "b", "c"],
-        logprobs=[-1.0, -2.0, None],
-        sampler_logprobs=[-2.0, -3.0, -4.0],
+        response_tokens=["a", "b", "c", "d"],
+        logprobs=[-1.0, -2.0, None, -5.0],
+        sampler_logprobs=[-2.0, -3.0, -4.0, -1.4],
     )
-    table = responses(tmp_path, [logged])
-    assert table["logp_product"].tolist() == [8.0]
-    assert table["logp_square"].tolist() == [13.0]
+    (rare,) = responses(tmp_path, [logged]).to_dict("records")
+    assert rare["rare_tokens"] == 2.0
+    assert rare["rare_sampler"] == -5.0
+    assert rare["rare_trainer"] == -3.0
+    assert rare["rare_square"] == 13.0
+    assert rare["rare_product"] == 8.0

@@ -52,6 +52,7 @@ CHECKS: tuple[Check, ...] = (
     length.length_hacking,
     ranks.rank_differs,
     texts.garbled,
+    texts.copied_responses,
     labels.label_lost,
     labels.rewards_shifted,
     labels.right_answers_unpaid,

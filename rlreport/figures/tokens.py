@@ -252,6 +252,8 @@ def token_figures(
 
 
 CLIP_RANGE = 0.2
+# Tokens with a lower log-probability, nats, are rare
+RARE_LOGP = -1.5
 # Advantages of a response count as equal if their deviations' norm is at most this part of the mean
 SAME_ADVANTAGE = 1e-3
 
@@ -377,7 +379,7 @@ def _engines(
         columns["mismatch_prob"] = row_means(change, offsets)
         count, total = finite_sums(logp - sampler, offsets)
         columns["log_weight"] = np.where(count > 0, total, np.nan)
-        _add_products(columns, logp, sampler, offsets)
+        _add_rare_tokens(columns, logp, sampler, offsets)
     if logp is not None and old_logp is not None:
         ratio = importance_ratio(logp, old_logp)
         columns["ratio_tokens"], columns["ratio_mean"] = finite_means(ratio, offsets)
@@ -387,19 +389,21 @@ def _engines(
         columns["ratio_outside"] = row_means(outside, offsets)
 
 
-def _add_products(
+def _add_rare_tokens(
     columns: dict[str, Floats], logp: Floats, sampler: Floats, offsets: Ints
 ) -> None:
     """Add the sums of which the slope of the trainer's logp on the sampler's follows.
 
-    The line goes through 0. At another temperature than the sampler's, its slope is not 1.
+    They are of tokens that the sampler calls rare: the log-probabilities of others are near 0 at
+    any temperature.
     """
-    product = logp * sampler
-    # Of the same tokens as the product: NaN where either is
-    square = np.where(np.isnan(product), np.nan, sampler * sampler)
-    for name, flat in (("logp_product", product), ("logp_square", square)):
-        count, total = finite_sums(flat, offsets)
-        columns[name] = np.where(count > 0, total, np.nan)
+    is_rare = sampler < RARE_LOGP
+    trainer = np.where(is_rare, logp, np.nan)
+    rare = np.where(np.isnan(trainer), np.nan, sampler)
+    columns["rare_tokens"], columns["rare_sampler"] = finite_sums(rare, offsets)
+    _, columns["rare_trainer"] = finite_sums(trainer, offsets)
+    _, columns["rare_square"] = finite_sums(rare * rare, offsets)
+    _, columns["rare_product"] = finite_sums(rare * trainer, offsets)
 
 
 def find_loops(units: NDArray[np.int32], offsets: Ints) -> Ints:

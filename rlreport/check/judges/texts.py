@@ -140,6 +140,89 @@ def _does_sampler_disagree(run: Run, is_garbled: Bools) -> bool:
     )
 
 
+class _CopiedResponses(Limits):
+    share = Limit(
+        0.2,
+        LimitKind.SHARE,
+        "of long responses",
+        "share that equals another one of the group, word for word",
+        translatable("ms-swift#7219: the seeds of all engines were equal"),
+    )
+    chars = Limit(
+        200,
+        LimitKind.COUNT,
+        "characters",
+        "shorter responses may be equal by chance",
+    )
+    logp = Limit(
+        -25.0,
+        LimitKind.VALUE,
+        "nats",
+        "median log-probability of copies; of more probable ones it is the policy that repeats",
+    )
+
+
+@Check(
+    name="responses are copies",
+    rank=Rank.CAUSE,
+    needs=(RESPONSE,),
+    charts=("reward",),
+    limits=_CopiedResponses,
+    title="{share:percent} of responses of {chars:count} characters or more are identical to "
+    "another one of their group.",
+    statement="{share:percent} of long responses are identical copies within their group",
+    why="Sampled texts of this length hardly repeat. Copies add nothing to the baseline of their "
+    "group, and make it smaller than it seems.",
+    suggestion="Give each engine another seed, look whether rows are gathered twice, and whether "
+    "sampling is on.",
+    explains=("zero_variance_groups", "diversity_collapse", "reward_stalled"),
+)
+def copied_responses(check: Check, run: Run) -> Result:
+    """Find that long responses of a group are equal, though they hardly are by chance."""
+    limits = run.limits[_CopiedResponses]
+    is_long = run.responses["response_chars"].to_numpy() >= limits.chars
+    # Rows of one rollout are parts of it, not samples.
+    is_long &= run.responses["rollout"].isna().to_numpy()
+    keys = run.responses[["step", "group", "response_hash"]]
+    is_copy = np.where(is_long, keys.duplicated(keep=False), np.nan)
+
+    def share_of_copies(window: Window) -> Figure:
+        share = mean(is_copy[window.rows])
+        return Figure(share, run.limits.test(_CopiedResponses.share, ">", share).met)
+
+    found = figures_by_block(run, share_of_copies, among=is_long)
+    if not found.is_observed:
+        return Result()
+    largest = float(np.nanmax(found.values))
+    tested = run.limits.test(_CopiedResponses.share, ">", largest)
+    is_shown = found.rows & (is_copy == 1)
+    if not found.is_violated or _is_certain(run, is_shown, since=found.since_first):
+        return Result(tested=(tested,))
+    return check.found(
+        run,
+        Severity.WARNING,
+        [tested],
+        {"share": mean(is_copy[found.rows]), "chars": int(limits.chars)},
+        Ranking(run.column("response_chars"), unit="characters", among=is_shown),
+        onset=found.onset,
+        until=found.until,
+        steps=found.steps,
+    )
+
+
+def _is_certain(run: Run, is_copy: Bools, *, since: bool) -> bool:
+    """Return whether the policy itself is so certain that it repeats its responses.
+
+    Without log-probabilities this may be so if it began later (``since`` is false): policies become
+    certain, but do not start so.
+    """
+    logp = -run.column("surprisal_mean") * run.column("logp_tokens")
+    of_copies = logp[is_copy]
+    if not np.isfinite(of_copies).any():
+        return not since
+    return means.median(of_copies) >= run.limits[_CopiedResponses].logp
+
+
 # Responses of at least this many are compared with the prompts of their step in a block; of more,
 # the first so many are
 COMPARED = 100

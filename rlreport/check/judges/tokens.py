@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import MappingProxyType
 
 import numpy as np
@@ -313,63 +313,81 @@ class _Temperature(Limits):
         0.9,
         LimitKind.VALUE,
         "",
-        "slope of the trainer's on the sampler's log-probabilities (lower limit)",
+        "slope of the trainer's on the sampler's log-probabilities of rare tokens (lower limit)",
+        translatable("trl#4159: log-probabilities at temperature 1 and at 0.6"),
     )
     high = Limit(1.1, LimitKind.VALUE, "", "that slope (upper limit)")
+    tokens = Limit(
+        500,
+        LimitKind.COUNT,
+        "tokens",
+        "least number of rare tokens in a block of steps",
+    )
+
+
+# Sums over the rare tokens of a response: see ``columns``
+_RARE = ("rare_tokens", "rare_sampler", "rare_trainer", "rare_square", "rare_product")
 
 
 @Check(
     name="another temperature in sampler and trainer",
     rank=Rank.NOTE,
-    needs=(
-        Need(
-            "sampler and trainer logprobs of the same tokens",
-            ("logp_product", "logp_square"),
-        ),
-    ),
+    needs=(Need("sampler and trainer logprobs of the same tokens", _RARE),),
     charts=("mismatch",),
     limits=_Temperature,
-    title="The trainer's log-probabilities are {slope:figure} × those of the sampler: one of them "
-    "may have another temperature.",
+    title="Of rare tokens, the trainer's log-probabilities are {slope:figure} × as far apart as "
+    "the sampler's: one of them may have another temperature.",
     why="Importance weights and the KL then compare two different distributions.",
-    suggestion="Divide logits by the sampling temperature in the trainer, too.",
+    suggestion="Divide logits by the sampling temperature in the trainer, too; or let the sampler "
+    "return log-probabilities after the temperature.",
 )
 def temperature(check: Check, run: Run) -> Result:
     """Note that log-probabilities of trainer and sampler differ by a factor."""
     limits = _Temperature
-    product = run.column("logp_product")
-    square = run.column("logp_square")
-    is_known = np.isfinite(product) & (square > 0)
+    sums = [run.column(name) for name in _RARE]
+    is_known = np.nan_to_num(sums[0]) > 0
 
     def slope(window: Window) -> Figure:
-        rows = is_known[window.rows]
-        if not rows.any():
+        of_window = np.zeros(len(is_known), bool)
+        of_window[window.rows] = is_known[window.rows]
+        if sums[0][of_window].sum() < run.limits.value(limits.tokens):
             return NOT_OBSERVED
-        total = float(square[window.rows][rows].sum())
-        value = rounded(float(product[window.rows][rows].sum()) / total)
+        value = _slope(sums, of_window)
         is_low = run.limits.test(limits.low, "<", value).met
         return Figure(value, is_low or run.limits.test(limits.high, ">", value).met)
 
     blocks = figures_by_block(run, slope, among=is_known)
     if not blocks.is_violated:
         return Result()
-    rows = blocks.rows & is_known
-    level = rounded(float(product[rows].sum() / square[rows].sum()))
+    level = _slope(sums, blocks.rows & is_known)
     tested = (
         run.limits.test(limits.low, "<", level),
         run.limits.test(limits.high, ">", level),
     )
-    slopes = np.full(len(square), np.nan)
-    np.divide(product, square, out=slopes, where=is_known & (product > 0))
-    distance = np.abs(np.log(slopes))
     return _law(
         check,
         blocks,
         tested,
         {"slope": level},
-        Ranking(distance, among=is_known),
+        Ranking(run.column("mismatch_k3"), among=is_known),
         severity=Severity.INFO,
     )
+
+
+def _slope(sums: Sequence[Floats], rows: Bools) -> float:
+    """Return the slope of the least-squares line of trainer on sampler log-probabilities.
+
+    At a temperature of T, the log-probability of a token is 1/T times its logit, less a constant of
+    its position. The mean of the constants is the intercept.
+
+    Args:
+        sums: of tokens by response, in the order of ``_RARE``, (rows,) each.
+        rows: the responses whose tokens count.
+    """
+    tokens, sampler, trainer, square, product = (one[rows].sum() for one in sums)
+    covariance = product - sampler * trainer / tokens
+    variance = square - sampler**2 / tokens
+    return rounded(float(covariance / variance)) if variance > 0 else math.nan
 
 
 def _judge_ratio(
