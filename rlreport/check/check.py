@@ -87,6 +87,7 @@ FAILURES = (
     "missing_eos",
     "reward_stalled",
     "loops",
+    "garbled",
 )
 
 

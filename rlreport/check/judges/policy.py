@@ -155,6 +155,7 @@ class _EntropyExplosion(Limits):
         "reward_stalled",
         "ratio_drift",
         "loops",
+        "garbled",
     ),
     needs_also="logprobs, or the trainer's entropy",
     trend=True,
