@@ -75,28 +75,28 @@ class _Difference(NamedTuple):
 
 _TITLES = {
     "garbled": translatable(
-        "{value:percent} of the responses of {source} are garbled, {others:percent} of the others"
+        "{value:percent} of the responses of {source} are garbled, {others:percent} of the others."
     ),
     "failed": translatable(
         "{value:percent} of the responses of {source} ended with an error, {others:percent} of "
-        "the others"
+        "the others."
     ),
     "nan": translatable(
-        "{value:percent} of the responses of {source} have NaN, {others:percent} of the others"
+        "{value:percent} of the responses of {source} have NaN, {others:percent} of the others."
     ),
     "mismatch": translatable(
         "The trainer and {source} differ by {value:figure} nats per token, by {others:figure} for "
-        "the others"
+        "the others."
     ),
     "length": translatable(
         "Responses of {source} have {value:figure} {unit}, others to the same prompts "
-        "{others:figure}"
+        "{others:figure}."
     ),
 }
 
 
 def _title(facts: Facts) -> str:
-    return format_message(_TITLES[str(facts["kind"])], facts) + "."
+    return format_message(_TITLES[str(facts["kind"])], facts)
 
 
 @Check(

@@ -27,7 +27,7 @@ from rlreport.check.run import Run
 from rlreport.check.sources import sources_of
 from rlreport.check.windows import Window
 from rlreport.figures.ragged import Floats
-from rlreport.text.messages import format_message, translatable
+from rlreport.text.messages import format_message, sentences, translatable
 from rlreport.text.tokens import units
 
 # The sampler or its weights garble responses if its log-probabilities of these are so much further
@@ -62,16 +62,15 @@ def _garbled_title(facts: Facts) -> str:
     sentence = translatable(
         "{share:percent} of responses are garbled: words of three scripts, broken characters."
     )
-    cause = format_message(_CAUSES[str(facts["cause"])], facts)
-    told = format_message(sentence, facts)
-    return f"{told} {cause}" if cause else told
+    cause = _CAUSES[str(facts["cause"])]
+    return sentences([format_message(sentence, facts), format_message(cause, facts)])
 
 
 @Check(
     name="garbled responses",
     rank=Rank.CAUSE,
     needs=(RESPONSE,),
-    charts=("entropy",),
+    charts=("surprisal",),
     limits=_Garbled,
     title=_garbled_title,
     statement="{share:percent} of responses are garbled",
