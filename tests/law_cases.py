@@ -1,7 +1,7 @@
 """All relations with their families of random logs, and the table of how often each is found.
 
-``python -m tests.law_cases 200`` prints the table of docs/checks.md: of how many logs a fault is
-found at each strength, and how many of 1,000 correct logs are called faulty.
+``python -m tests.law_cases 40 200`` prints the table of docs/checks.md: of how many of 40 logs a
+fault is found at each strength, and of how many of 200 correct logs it is.
 """
 
 from __future__ import annotations
@@ -24,19 +24,20 @@ CASES = (
 )
 
 
-def table(logs: int) -> Iterator[str]:
+def table(logs: int, correct: int) -> Iterator[str]:
     """Yield the lines of the table of docs/checks.md."""
-    yield "| relation | strength: found | of 1,000 correct logs |"
-    yield "|---|---|---|"
+    yield f"| relation | fault | found at each strength | of {correct} correct logs |"
+    yield "|---|---|---|---|"
     for case in CASES:
         powers = [
             f"{strength:g}: {case.found(strength, logs):.0%}"
             for strength in case.strengths
         ]
-        false = 1000 * case.found(0.0, logs)
-        yield f"| `{case.check}` | {case.unit} {', '.join(powers)} | {false:.0f} |"
+        false = round(correct * case.found(0.0, correct))
+        yield f"| `{case.check}` | {case.unit} | {', '.join(powers)} | {false} |"
 
 
 if __name__ == "__main__":
-    for line in table(int(sys.argv[1]) if len(sys.argv) > 1 else 100):
-        print(line)
+    numbers = [int(argument) for argument in sys.argv[1:3]]
+    for line in table(*(numbers or (40, 200))):
+        print(line, flush=True)
