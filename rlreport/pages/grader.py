@@ -28,7 +28,7 @@ from rlreport.draw.curves import sparkline
 from rlreport.figures.ragged import Ints
 from rlreport.pages.context import JudgedRun, RunReport
 from rlreport.pages.extremes import responses_of
-from rlreport.pages.listed import PROMPT_TEXT, REWARD_PATH, listed_prompt
+from rlreport.pages.listed import PROMPT_TEXT, listed_prompt
 from rlreport.pages.page import Addresses, Page
 from rlreport.pages.table import (
     Cell,
@@ -41,7 +41,8 @@ from rlreport.pages.table import (
 from rlreport.read.rollouts import Rollout
 from rlreport.tables import RowRole, Tables
 from rlreport.text.labels import final_answer
-from rlreport.text.messages import figure, message, plural, sentences, span
+from rlreport.text.messages import message, plural, sentences
+from rlreport.text.numbers import short
 
 MOST_EXAMPLES = 3  # Maximum number of responses listed of an outcome
 MOST_SETS = 5  # Maximum number of sets of equal responses listed
@@ -49,6 +50,7 @@ MOST_PARTS = 30  # Maximum number of parts of the reward listed
 END_CHARS = 240  # Maximum number of characters of a response's end
 LABEL_CHARS = 60  # Maximum number of characters of a label
 PROMPT_CHARS = 120
+DIGITS = 3  # Significant digits of rewards in sentences
 FULL_BAR = 20  # Bars of cells are in twentieths
 
 
@@ -138,10 +140,10 @@ def _summary(graded: _Graded) -> Iterator[str]:
     counts = of_run.counts
     if Outcome.RIGHT in counts:
         yield plural(
-            "All responses earn {reward}; the answer of {count} of {all:count} is its label.",
-            "All responses earn {reward}; the answers of {count} of {all:count} are their labels.",
+            "All responses earn {reward}; {count} of {all:count} ends with its label.",
+            "All responses earn {reward}; {count} of {all:count} end with their label.",
             counts[Outcome.RIGHT],
-            reward=figure(graded.lowest),
+            reward=short(graded.lowest, DIGITS),
             all=of_run.labelled,
         )
         return
@@ -155,7 +157,7 @@ def _summary(graded: _Graded) -> Iterator[str]:
             "label.",
             counts[Outcome.LOW_RIGHT],
             all=low,
-            reward=figure(graded.lowest),
+            reward=short(graded.lowest, DIGITS),
         )
     if best:
         yield plural(
@@ -165,7 +167,7 @@ def _summary(graded: _Graded) -> Iterator[str]:
             "their label.",
             counts[Outcome.BEST_WRONG],
             all=best,
-            reward=figure(graded.highest),
+            reward=short(graded.highest, DIGITS),
         )
 
 
@@ -181,7 +183,7 @@ _LABELLED = ColumnView(
 # Outcome -> label and help of its column
 _COLUMNS = {
     Outcome.BEST_RIGHT: (
-        message("Best reward, its label"),
+        message("Best reward, ends with label"),
         message("the best reward of the run, and the response ends with its label"),
     ),
     Outcome.BEST_WRONG: (
@@ -191,7 +193,7 @@ _COLUMNS = {
         ),
     ),
     Outcome.LOW_RIGHT: (
-        message("Lowest reward, its label"),
+        message("Lowest reward, ends with label"),
         message("the lowest reward of the run, but the response ends with its label"),
     ),
     Outcome.LOW_WRONG: (
@@ -204,7 +206,10 @@ _COLUMNS = {
         message("Other rewards"),
         message("neither the best reward of the run nor the lowest"),
     ),
-    Outcome.RIGHT: (message("Its label"), message("the response ends with its label")),
+    Outcome.RIGHT: (
+        message("Ends with its label"),
+        message("the response ends with its label"),
+    ),
     Outcome.WRONG: (
         message("Other answer"),
         message("the response does not end with its label"),
@@ -215,7 +220,7 @@ _COLUMNS = {
 def _outcomes_table(graded: _Graded) -> TableView:
     """Return the counts and shares of outcomes by block of steps, the whole run last."""
     blocks = graded.blocks
-    names = [Cell(span(block.steps), float(block.steps[0])) for block in blocks]
+    names = [_steps_cell(block.steps) for block in blocks]
     names[-1] = Cell(message("Whole run"))
     columns: Columns = {
         _STEPS: names,
@@ -273,8 +278,8 @@ def _examples(
 
 def _captions(graded: _Graded) -> dict[Outcome, str]:
     """Return the outcomes to show examples of, each with its caption."""
-    lowest = figure(graded.lowest)
-    highest = figure(graded.highest)
+    lowest = short(graded.lowest, DIGITS)
+    highest = short(graded.highest, DIGITS)
     unpaid = message("Reward {reward}, ends with its label", reward=lowest)
     overpaid = message("Reward {reward}, does not end with its label", reward=highest)
     if Outcome.LOW_RIGHT in graded.rows:
@@ -396,6 +401,7 @@ def _last_turn(rollout: Rollout) -> str:
 
 
 _PART = ColumnView("part", message("Part"), kind="text")
+_PATH = ColumnView("path", message("Over the steps"), kind="path")
 _AT_STEPS = message("the steps of this level")
 
 
@@ -438,7 +444,7 @@ def _parts_table(graded: _Graded) -> TableView:
 def _course_columns(courses: Mapping[str, Course]) -> Columns:
     columns: Columns = {
         _PART: list(courses),
-        REWARD_PATH: [Cell(sparkline(c.values, c.steps)) for c in courses.values()],
+        _PATH: [Cell(sparkline(c.values, c.steps)) for c in courses.values()],
     }
     levels = {
         _FIRST: [course.first for course in courses.values()],
