@@ -41,8 +41,7 @@ from rlreport.pages.table import (
 from rlreport.read.rollouts import Rollout
 from rlreport.tables import RowRole, Tables
 from rlreport.text.labels import final_answer
-from rlreport.text.messages import message, plural, sentences
-from rlreport.text.numbers import short
+from rlreport.text.messages import figure, message, plural, sentences, whole
 
 MOST_EXAMPLES = 3  # Maximum number of responses listed of an outcome
 MOST_SETS = 5  # Maximum number of sets of equal responses listed
@@ -50,7 +49,6 @@ MOST_PARTS = 30  # Maximum number of parts of the reward listed
 END_CHARS = 240  # Maximum number of characters of a response's end
 LABEL_CHARS = 60  # Maximum number of characters of a label
 PROMPT_CHARS = 120
-DIGITS = 3  # Significant digits of rewards in sentences
 FULL_BAR = 20  # Bars of cells are in twentieths
 
 
@@ -143,7 +141,7 @@ def _summary(graded: _Graded) -> Iterator[str]:
             "All responses earn {reward}; {count} of {all:count} ends with its label.",
             "All responses earn {reward}; {count} of {all:count} end with their label.",
             counts[Outcome.RIGHT],
-            reward=short(graded.lowest, DIGITS),
+            reward=_reward_text(graded.lowest),
             all=of_run.labelled,
         )
         return
@@ -157,7 +155,7 @@ def _summary(graded: _Graded) -> Iterator[str]:
             "label.",
             counts[Outcome.LOW_RIGHT],
             all=low,
-            reward=short(graded.lowest, DIGITS),
+            reward=_reward_text(graded.lowest),
         )
     if best:
         yield plural(
@@ -167,8 +165,12 @@ def _summary(graded: _Graded) -> Iterator[str]:
             "their label.",
             counts[Outcome.BEST_WRONG],
             all=best,
-            reward=short(graded.highest, DIGITS),
+            reward=_reward_text(graded.highest),
         )
+
+
+def _reward_text(reward: float) -> str:
+    return whole(reward) if reward.is_integer() else figure(reward)
 
 
 _STEPS = ColumnView("steps", message("Steps"), kind="link")
@@ -278,8 +280,8 @@ def _examples(
 
 def _captions(graded: _Graded) -> dict[Outcome, str]:
     """Return the outcomes to show examples of, each with its caption."""
-    lowest = short(graded.lowest, DIGITS)
-    highest = short(graded.highest, DIGITS)
+    lowest = _reward_text(graded.lowest)
+    highest = _reward_text(graded.highest)
     unpaid = message("Reward {reward}, ends with its label", reward=lowest)
     overpaid = message("Reward {reward}, does not end with its label", reward=highest)
     if Outcome.LOW_RIGHT in graded.rows:
