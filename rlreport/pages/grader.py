@@ -479,7 +479,7 @@ def _equal_sentence(equal: EqualSets) -> str:
 _EQUAL = ColumnView("equal", message("Equal response"), kind="link")
 _EQUAL_REWARD = ColumnView("equal_reward", message("Its reward"))
 _SIZE = ColumnView(
-    "size", message("Equal ones"), help=message("responses of the set"), written="count"
+    "size", message("Responses"), help=message("responses of the set"), written="count"
 )
 
 
