@@ -114,7 +114,9 @@ def outcomes_by_block(run: Run) -> list[BlockOutcomes]:
 def _in_block(
     window: Window, is_known: Bools, of_run: dict[Outcome, Bools]
 ) -> BlockOutcomes:
-    counts = {outcome: int(rows[window.rows].sum()) for outcome, rows in of_run.items()}
+    counts = {}
+    for outcome, rows in of_run.items():
+        counts[outcome] = int(rows[window.rows].sum())
     steps = (window.steps[0], window.steps[-1])
     return BlockOutcomes(steps, int(is_known[window.rows].sum()), counts)
 

@@ -444,10 +444,8 @@ def _parts_table(graded: _Graded) -> TableView:
 
 
 def _course_columns(courses: Mapping[str, Course]) -> Columns:
-    columns: Columns = {
-        _PART: list(courses),
-        _PATH: [Cell(sparkline(c.values, c.steps)) for c in courses.values()],
-    }
+    lines = [sparkline(course.values, course.steps) for course in courses.values()]
+    columns: Columns = {_PART: list(courses), _PATH: map(Cell, lines)}
     levels = {
         _FIRST: [course.first for course in courses.values()],
         _HIGHEST: [course.curve.highest for course in courses.values()],
