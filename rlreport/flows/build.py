@@ -195,6 +195,7 @@ def _load_and_judge(
         card=prepared.card,
         author_notes=prepared.author_notes,
         own_charts=charts,
+        thresholds=prepared.thresholds,
     )
 
 

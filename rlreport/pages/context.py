@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from rlreport.about.card import Card
 from rlreport.check.finding import ToldFinding
+from rlreport.check.limits import Thresholds
 from rlreport.check.spreading import SpreadingTexts
 from rlreport.check.verdict import Verdict
 from rlreport.draw.chart import Chart
@@ -114,6 +115,7 @@ class JudgedRun:
     card: Card  # the configuration of the run
     author_notes: str  # Markdown text of the author's notes, "" without any
     own_charts: Sequence[Chart]  # charts of the user's functions
+    thresholds: Thresholds = field(default_factory=Thresholds)  # of the checks
 
     @property
     def has_responses(self) -> bool:

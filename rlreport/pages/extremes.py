@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from rlreport.columns import RESPONSE
@@ -43,18 +43,25 @@ def extreme_responses(report: RunReport) -> list[ExtremeResponse]:
 
 
 def _extreme_responses(report: RunReport) -> list[ExtremeResponse]:
-    """Read the extreme responses of the run, with placeholders if texts are redacted."""
-    responses = report.run.tables.responses
-    found = extremes(responses)
-    # A response may be an extreme of several metrics; it is read once.
-    rows = sorted({extreme.row for extreme in found})
-    rollouts = report.run.rollouts.read(rows)
-    if report.run.options.redact:
-        prompts = responses["prompt_id"].to_numpy()[rows].tolist()
-        numbers = response_numbers(responses)[rows].tolist()
-        rollouts = list(map(redacted, rollouts, prompts, numbers))
-    by_row = dict(zip(rows, rollouts, strict=True))
+    found = extremes(report.run.tables.responses)
+    by_row = responses_of(report, [extreme.row for extreme in found])
     return [ExtremeResponse(extreme, by_row[extreme.row]) for extreme in found]
+
+
+def responses_of(report: RunReport, rows: Iterable[int]) -> dict[int, Rollout]:
+    """Return row of the response table -> its texts, with placeholders if texts are redacted.
+
+    All rows must have texts.
+    """
+    responses = report.run.tables.responses
+    # A row that is given several times is read once.
+    unique_rows = sorted({int(row) for row in rows})
+    rollouts = report.run.rollouts.read(unique_rows, with_tokens=0)
+    if report.run.options.redact:
+        prompts = responses["prompt_id"].to_numpy()[unique_rows].tolist()
+        numbers = response_numbers(responses)[unique_rows].tolist()
+        rollouts = list(map(redacted, rollouts, prompts, numbers))
+    return dict(zip(unique_rows, rollouts, strict=True))
 
 
 def shown_responses(report: RunReport) -> int:

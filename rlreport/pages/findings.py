@@ -30,6 +30,18 @@ from rlreport.text.messages import (
     with_unit,
 )
 
+# Ids of checks of labels and of parts of the reward: where they find anything, the report has the
+# page of the grader
+_OF_GRADER = frozenset(
+    (
+        "label_lost",
+        "label_reward_mismatch",
+        "rewards_shifted",
+        "right_answers_unpaid",
+        "format_rewarded",
+        "reward_part_dominance",
+    )
+)
 MOST_STEP_LINKS = 12  # Maximum number of steps that a finding links to
 
 
@@ -61,6 +73,7 @@ class FindingView:
     source: str
     texts: tuple[str, ...]
     steps: list[Link]
+    page: Link | None  # the page that shows more of it
     examples: list[ExampleView]
     unseen: str  # that no response read shows the finding, "" if one does
     charts: tuple[str, ...]  # names of charts that show the finding
@@ -167,6 +180,7 @@ def finding_view(
         source=finding.source,
         texts=finding.texts,
         steps=[Link(str(step), addresses.step(step)) for step in linked_steps],
+        page=_page_of(finding, addresses),
         examples=[_example(example, addresses) for example in finding.evidence],
         unseen=unseen,
         charts=finding.charts,
@@ -175,6 +189,12 @@ def finding_view(
             "{count} related finding", "{count} related findings", len(folded)
         ),
     )
+
+
+def _page_of(finding: ToldFinding, addresses: Addresses) -> Link | None:
+    if finding.id not in _OF_GRADER:
+        return None
+    return Link(message("Grader"), addresses.page("grader"))
 
 
 # Unit in the plural -> in the singular, for the value 1

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from rlreport.pages import data, overview, prompts, responses, tokens
+from rlreport.pages import data, grader, overview, prompts, responses, tokens
 
 # In the order of the navigation
 PAGES = (
     overview.PAGE,
     responses.PAGE,
     prompts.PAGE,
+    grader.PAGE,
     tokens.PAGE,
     data.PAGE,
 )

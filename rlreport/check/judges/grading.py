@@ -25,9 +25,9 @@ from rlreport.check.laws import (
 from rlreport.check.limits import Limit, LimitKind, Limits
 from rlreport.check.means import mean
 from rlreport.check.progress import SAME_REWARD
-from rlreport.check.run import Run
+from rlreport.check.run import Run, once_per_run
 from rlreport.check.windows import Window
-from rlreport.figures.ragged import Floats
+from rlreport.figures.ragged import Floats, Ints
 
 # With fewer values, the best reward is simply that of a right answer
 LEAST_VALUES = 3
@@ -142,17 +142,33 @@ class _GraderInconsistent(Limits):
     )
 
 
-class _EqualResponses(NamedTuple):
+class EqualResponses(NamedTuple):
     """Sets of equal responses to one prompt in one step, two or more each.
 
     Attributes:
         is_first: which responses are the first of a set, bool (rows,).
-        spread: highest minus lowest reward of the set of each response, float64 (rows,); NaN for
-            responses that no other one equals.
+        set_of: the number of the set of each response, int64 (rows,); -1 for responses that no
+            other one equals.
+        spread: highest minus lowest reward of the set of each response, float64 (rows,); NaN
+            without a set.
+        is_unequal: which responses are in a set whose rewards differ by more than the threshold,
+            bool (rows,).
     """
 
     is_first: Bools
+    set_of: Ints
     spread: Floats
+    is_unequal: Bools
+
+    @property
+    def set_count(self) -> int:
+        """The number of sets."""
+        return int(self.is_first.sum())
+
+    @property
+    def unequal_count(self) -> int:
+        """The number of sets whose rewards differ."""
+        return int((self.is_first & self.is_unequal).sum())
 
 
 @Check(
@@ -174,11 +190,9 @@ def grader_inconsistent(check: Check, run: Run) -> Result:
     limits = run.limits[_GraderInconsistent]
     if np.isfinite(run.column("reward")).sum() < LEAST_ROWS:
         return Result()
-    equal = _equal_responses(run)
-    least = limits.spread * means.spread(run)
-    is_unequal = equal.spread > least
+    equal = equal_responses(run)
     # One value per set, at its first response
-    differs = np.where(equal.is_first, is_unequal.astype(np.float64), np.nan)
+    differs = np.where(equal.is_first, equal.is_unequal.astype(np.float64), np.nan)
 
     def share_of_sets(window: Window) -> Figure:
         of_window = differs[window.rows]
@@ -198,19 +212,17 @@ def grader_inconsistent(check: Check, run: Run) -> Result:
         run,
         Severity.WARNING if _is_rule_based(run) else Severity.INFO,
         [tested],
-        {
-            "sets": int(np.nansum(differs)),
-            "of": int(equal.is_first.sum()),
-        },
-        Ranking(equal.spread, among=is_unequal),
+        {"sets": equal.unequal_count, "of": equal.set_count},
+        Ranking(equal.spread, among=equal.is_unequal),
         onset=by_block.onset,
         until=by_block.until,
         steps=by_block.steps,
     )
 
 
-def _equal_responses(run: Run) -> _EqualResponses:
-    """Return the sets of equal responses with rewards.
+@once_per_run
+def equal_responses(run: Run) -> EqualResponses:
+    """Return the sets of equal responses with rewards, and whether their rewards differ.
 
     Where a prompt was cut in the log, or is a picture, several tasks share its text: sets of which
     one response hits its label and another does not are left out. So are rows that are parts of
@@ -229,11 +241,21 @@ def _equal_responses(run: Run) -> _EqualResponses:
     one_label = ~(sets["label_hit"].transform("nunique") > 1)
     is_set = (size > 1) & one_label
     is_first = is_set & (sets.cumcount() == 0)
-    everywhere = pd.DataFrame({"spread": spread.where(is_set), "first": is_first})
+    everywhere = pd.DataFrame(
+        {
+            "first": is_first,
+            "set": sets.ngroup().where(is_set),
+            "spread": spread.where(is_set),
+        }
+    )
     everywhere = everywhere.reindex(rows.index)
-    return _EqualResponses(
+    spreads = everywhere["spread"].to_numpy(np.float64)
+    least = run.limits[_GraderInconsistent].spread * means.spread(run)
+    return EqualResponses(
         is_first=everywhere["first"].eq(True).to_numpy(bool),
-        spread=everywhere["spread"].to_numpy(np.float64),
+        set_of=everywhere["set"].fillna(-1).to_numpy(np.int64),
+        spread=spreads,
+        is_unequal=spreads > least,
     )
 
 
