@@ -11,13 +11,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rlreport.check import means
 from rlreport.check.judges.grading import equal_responses
 from rlreport.check.judges.labels import LEAST_ROWS, MOST_BLOCKS, labelled
 from rlreport.check.laws import Bools, blocks
 from rlreport.check.progress import SAME_REWARD
 from rlreport.check.run import Run
-from rlreport.check.series import Series
 from rlreport.check.windows import Window
 from rlreport.figures.ragged import Floats, Ints
 
@@ -119,18 +117,6 @@ def _in_block(
         counts[outcome] = int(rows[window.rows].sum())
     steps = (window.steps[0], window.steps[-1])
     return BlockOutcomes(steps, int(is_known[window.rows].sum()), counts)
-
-
-def part_series(run: Run) -> dict[str, Series]:
-    """Return name -> mean by step of each part of the reward that rollouts log."""
-    extras = run.tables.extras
-    names = [name for name in run.tables.reward_parts if name in extras]
-    parts = {}
-    for name, column in extras[names].select_dtypes(["number", "bool"]).items():
-        values = column.to_numpy(np.float64)
-        if np.isfinite(values).any():
-            parts[str(name)] = means.series(run, values)
-    return parts
 
 
 def equal_sets(run: Run) -> EqualSets:

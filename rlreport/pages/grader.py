@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from rlreport.check import quantities
 from rlreport.check.course import Course, course_of
 from rlreport.check.graded import (
     BlockOutcomes,
@@ -17,11 +18,11 @@ from rlreport.check.graded import (
     equal_sets,
     outcomes,
     outcomes_by_block,
-    part_series,
     reward_range,
     rows_of_all,
 )
 from rlreport.check.judges.labels import LEAST_ROWS
+from rlreport.check.parts import metrics_of_parts
 from rlreport.check.run import Run
 from rlreport.check.series import Series
 from rlreport.draw.curves import sparkline
@@ -97,6 +98,8 @@ def _is_graded(run: JudgedRun) -> bool:
         return False
     responses = run.tables.responses
     has_both = responses["label_hit"].notna() & responses["reward"].notna()
+    if metrics_of_parts(map(str, run.tables.metrics.columns[1:])):
+        return True
     parts = run.tables.extras[run.tables.reward_parts].select_dtypes(["number", "bool"])
     has_part = parts.notna().any(axis=1)
     is_training = responses["validation"] == RowRole.TRAINING
@@ -117,15 +120,14 @@ def _graded(judged: JudgedRun) -> _Graded:
         for outcome, is_in in outcomes(run).items()
     }
     equal = equal_sets(run)
-    reward = run.column("reward")
     return _Graded(
         blocks=outcomes_by_block(run),
         lowest=lowest,
         highest=highest,
         responses=len(run.responses),
         rows=rows,
-        parts=part_series(run),
-        reward=Series(run.steps, run.by_step(reward)),
+        parts=quantities.reward_parts(run),
+        reward=quantities.reward(run),
         equal=equal._replace(rows=rows_of_all(run, equal.rows, steps)),
     )
 
