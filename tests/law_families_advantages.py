@@ -267,7 +267,8 @@ def reshaped(groups: Groups, shape: Shape) -> Floats:
     pairs = np.arange(shape.rows).reshape(-1, shape.group)
     even = len(pairs) // 2 * 2
     # Of two groups in turn: the first half of both is one group, the second half the other
-    in_turn = pairs[:even].reshape(-1, 2, shape.group).swapaxes(1, 2)
+    both = pairs[:even].reshape(-1, 2, shape.group)
+    in_turn = both.swapaxes(1, 2)
     rest = pairs[even:].ravel()
     order = np.append(in_turn.ravel(), rest)
     for name in ("reward", "length", "group"):

@@ -43,9 +43,15 @@ def _english(random: Random) -> tuple[str, list[str]]:
     return task, parts
 
 
+def _thing(place: int) -> str:
+    """Return the thing at a place of ``_HAN``, whose words have two characters each."""
+    start = 2 * place
+    return _HAN[start : start + 2]
+
+
 def _chinese(random: Random) -> tuple[str, list[str]]:
     places = random.choice(len(_HAN) // 2, 3, replace=False)
-    one, two, three = (_HAN[2 * i : 2 * i + 2] for i in places.tolist())
+    one, two, three = map(_thing, places.tolist())
     first, second = random.integers(11, 98, 2)
     task = (
         f"小明有{first}个{one}和{second}个{two}，送给小红一些{three}。一共多少个{one}？"
@@ -112,7 +118,8 @@ def replica(random: Random, shape: Shape, strength: float) -> Tables:
     """Return a log of four replicas, of which one answers ``1 + strength`` times as long."""
     which = random.integers(0, 4, shape.rows)
     difficulty = np.exp(random.normal(0, 0.5, shape.steps * shape.prompts))
-    length = 200 * difficulty[shape.prompt] * np.exp(random.normal(0, 0.4, shape.rows))
+    noise = np.exp(random.normal(0, 0.4, shape.rows))
+    length = 200 * difficulty[shape.prompt] * noise
     length = np.where(which == 2, length * (1 + strength), length)
     return shape.log(
         reward=rewards(random, shape),

@@ -1,6 +1,7 @@
 """Families of random logs for relations of policy, reference and tokens; see ``law_families``."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -135,20 +136,25 @@ def _temperatures(random: Random, shape: Shape, strength: float) -> Tables:
     Tokens are drawn from logits of a vocabulary of 16: twelve a response.
     """
     logits = random.normal(0, 2.5, (shape.rows, 12, 16))
-    sampler = logits - np.log(np.exp(logits).sum(axis=2, keepdims=True))
-    hot = logits / (1 + strength)
-    trainer = hot - np.log(np.exp(hot).sum(axis=2, keepdims=True))
     # The largest of logits and Gumbel noise is a draw.
-    drawn = np.argmax(logits + random.gumbel(size=logits.shape), axis=2)[:, :, None]
-    sampled = np.take_along_axis(sampler, drawn, axis=2)[:, :, 0]
-    trained = np.take_along_axis(trainer, drawn, axis=2)[:, :, 0]
+    noise = random.gumbel(size=logits.shape)
+    drawn = np.argmax(logits + noise, axis=2)
+    sampled = _logp(logits, drawn)
+    trained = _logp(logits / (1 + strength), drawn)
     trained = trained + random.normal(0, 0.05, trained.shape)
     return shape.log(
         reward=rewards(random, shape), **_rare_sums(sampled, trained, RARE_LOGP)
     )
 
 
-def _rare_sums(sampled: Floats, trained: Floats, below: float) -> dict[str, Floats]:
+def _logp(logits: Floats, drawn: Any) -> Floats:
+    """Return the log-probability of each drawn token, (rows, tokens)."""
+    total = np.log(np.exp(logits).sum(axis=2))
+    of_drawn = np.take_along_axis(logits, drawn[:, :, None], axis=2)
+    return np.asarray(of_drawn[:, :, 0] - total, np.float64)
+
+
+def _rare_sums(sampled: Floats, trained: Floats, below: float) -> dict[str, Any]:
     """Return the columns of sums over rare tokens; arguments are (rows, tokens)."""
     is_rare = sampled < below
     rare = np.where(is_rare, sampled, 0.0)

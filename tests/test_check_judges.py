@@ -800,6 +800,7 @@ def test_an_excursion_of_the_kl_is_an_event_of_its_course() -> None:
     assert event["until"] == 17
     assert (event["before"], event["level"], event["z"]) == (0.02, 2.0, None)
     found = find("kl_explosion", made)
+    assert found.onset is not None
     assert (found.onset.step, found.until) == (12, 17)
 
 

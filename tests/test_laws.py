@@ -1,5 +1,7 @@
 """Relations between fields: blocks, onsets, and the power and false alarms of each relation."""
 
+from itertools import chain
+
 import numpy as np
 import pytest
 
@@ -28,8 +30,8 @@ def run_of(steps: int, responses: int) -> Run:
 
 def test_blocks_hold_all_steps_once_in_order() -> None:
     windows = blocks(run_of(25, 16))
-    steps = [step for window in windows for step in window.steps]
-    assert steps == [*range(1, 26)]
+    steps = chain.from_iterable(window.steps for window in windows)
+    assert list(steps) == [*range(1, 26)]
     assert len(windows) == 10
 
 
@@ -43,7 +45,11 @@ def test_too_few_responses_make_no_block() -> None:
     assert blocks(run_of(3, 10)) == ()
 
 
-@pytest.mark.parametrize(("step", "low", "high"), [(1, 1, 1), (3, 1, 4), (21, 17, 24)])
+# The first wrong step, and its interval
+ONSETS = [(1, 1, 1), (3, 1, 4), (21, 17, 24)]
+
+
+@pytest.mark.parametrize(("step", "low", "high"), ONSETS)
 def test_the_onset_is_an_interval_that_holds_the_first_wrong_step(
     step: int, low: int, high: int
 ) -> None:

@@ -78,7 +78,8 @@ def test_a_model_that_learns_with_its_garbled_texts_is_noted_only() -> None:
     step = SHAPE.step
     tables = SHAPE.log(reward=step / 30, garbled=1.0)
     assert find("garbled", tables).severity is Severity.INFO
-    flat = SHAPE.log(reward=np.tile([0.0, 1.0], SHAPE.rows // 2), garbled=1.0)
+    reward = np.tile([0.0, 1.0], SHAPE.rows // 2)
+    flat = SHAPE.log(reward=reward, garbled=1.0)
     assert find("garbled", flat).severity is Severity.WARNING
 
 

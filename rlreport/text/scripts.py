@@ -33,7 +33,8 @@ def script_of(character: str) -> str:
     """
     if not character.isalpha():
         return ""
-    name = unicodedata.name(character, "").partition(" ")[0].partition("-")[0]
+    words = unicodedata.name(character, "").replace("-", " ")
+    name = words.partition(" ")[0]
     return "CJK" if name in ("HIRAGANA", "KATAKANA") else name
 
 
@@ -69,7 +70,8 @@ def is_garbled(text: str) -> bool:
         return True
     if not _mixes(characters):  # nor does any of its words
         return False
-    return any(_mixes(set(word)) for word in set(units(text)) if not word.isascii())
+    words = {word for word in units(text) if not word.isascii()}
+    return any(_mixes(set(word)) for word in words)
 
 
 def _is_broken(text: str) -> bool:

@@ -72,7 +72,8 @@ def reference_is_policy(check: Check, run: Run) -> Result:
     is_same = np.where(np.isfinite(largest), largest < SAME_LOGP, np.nan)
     is_same[:first_trained] = np.nan
     is_judged = np.isfinite(is_same)
-    if np.unique(run.step_index[is_judged]).size < run.limits.value(limits.steps):
+    step_count = len(np.unique(run.step_index[is_judged]))
+    if step_count < run.limits.value(limits.steps):
         return Result()
 
     def share_of_same(window: Window) -> Figure:
@@ -85,7 +86,8 @@ def reference_is_policy(check: Check, run: Run) -> Result:
     blocks = figures_by_block(run, share_of_same, among=is_judged)
     if not blocks.is_observed:
         return Result()
-    tested = run.limits.test(limits.share, ">", float(np.nanmax(blocks.values)))
+    largest_share = float(np.nanmax(blocks.values))
+    tested = run.limits.test(limits.share, ">", largest_share)
     if not blocks.is_violated:
         return Result(tested=(tested,))
     return check.found(

@@ -408,13 +408,16 @@ def negative_kl(check: Check, run: Run) -> Result:
         run.limits.test(limits.mean, "<", level),
         run.limits.test(limits.z, "<", min(significance)),
     ]
+    # Blocks prove it; the curve of the same figure dates it, if it has a date.
+    series = run.by_step(kl, weights)
+    dated = run.onset_beyond(series, run.limits.value(limits.mean), "<")
     return check.found(
         run,
         Severity.WARNING,
         tested,
         {"kind": kind, "kl": level, "share": share},
         Ranking(kl, highest=False, unit=f"nats per {kind}", among=kl < 0),
-        onset=blocks.onset,
+        onset=dated or blocks.onset,
         until=blocks.until,
         steps=blocks.steps,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -91,7 +92,8 @@ def garbled(check: Check, run: Run) -> Result:
     found = figures_by_block(run, share_of_garbled)
     if not found.is_observed:
         return Result()
-    tested = run.limits.test(_Garbled.share, ">", float(np.nanmax(found.values)))
+    largest = float(np.nanmax(found.values))
+    tested = run.limits.test(_Garbled.share, ">", largest)
     if not found.is_violated:
         return Result(tested=(tested,))
     source = _source_of_garbled(run, is_garbled == 1)
@@ -254,15 +256,13 @@ class _AnswersOtherPrompt(Limits):
     )
 
 
-class _Fits(NamedTuple):
-    """How compared responses fit the prompts of their step."""
+class _Fit(NamedTuple):
+    """How a response fits the prompts of its step."""
 
-    fits_other: (
-        Floats  # 1 if a response fits another prompt instead of its own, (compared,)
-    )
-    is_own_best: Floats  # 1 if its own prompt fits best, (compared,)
-    chance: Floats  # that its own prompt fits best by chance: 1 / prompts, (compared,)
-    rows: list[int]  # of the compared responses
+    row: int
+    fits_other: bool  # whether it fits another prompt instead of its own
+    is_own_best: bool  # whether its own prompt fits best
+    chance: float  # that its own prompt fits best by chance: 1 / prompts
 
 
 @Check(
@@ -284,19 +284,20 @@ def answers_other_prompt(check: Check, run: Run) -> Result:
     words = _Words.of(run)
     if words is None:
         return check.not_run(f"response and {check.needs_also}")
-    is_known = words.is_sampled
     limits = run.limits[_AnswersOtherPrompt]
-    fits: list[_Fits] = []  # of the blocks
+    fits_of_blocks: list[list[_Fit]] = []
 
     def share_at_others(window: Window) -> Figure:
-        fit = _fits(run, words, window, limits.similar)
-        fits.append(fit)
-        if len(fit.rows) < COMPARED:
+        fits = _fits_of_window(run, words, window, limits.similar)
+        fits_of_blocks.append(fits)
+        if len(fits) < COMPARED:
             return NOT_OBSERVED
-        share = mean(fit.fits_other)
-        return Figure(share, share > limits.other and _kappa(fit) < limits.kappa)
+        share = len([fit for fit in fits if fit.fits_other]) / len(fits)
+        return Figure(share, share > limits.other and _kappa(fits) < limits.kappa)
 
-    windows = blocks(run, among=is_known, least_rows=COMPARED, most=MOST_COMPARED)
+    windows = blocks(
+        run, among=words.is_sampled, least_rows=COMPARED, most=MOST_COMPARED
+    )
     figures = tuple(map(share_at_others, windows))
     found = BlockFigures(
         run, windows, figures, bool(figures) and figures[0].is_violated
@@ -309,9 +310,9 @@ def answers_other_prompt(check: Check, run: Run) -> Result:
     if not found.is_violated:
         return Result(tested=(tested,))
     at_other = np.full(len(run.responses), np.nan)
-    for fit, is_violated in zip(fits, found.violated, strict=True):
-        if is_violated:
-            at_other[fit.rows] = fit.fits_other
+    for fits, is_violated in zip(fits_of_blocks, found.violated, strict=True):
+        for fit in fits if is_violated else ():
+            at_other[fit.row] = float(fit.fits_other)
     return check.found(
         run,
         Severity.CRITICAL if found.since_first else Severity.INFO,
@@ -327,10 +328,11 @@ def answers_other_prompt(check: Check, run: Run) -> Result:
 MOST_COMPARED = 5  # blocks in which responses are compared with prompts
 
 
-def _kappa(fit: _Fits) -> float:
+def _kappa(fits: list[_Fit]) -> float:
     """Return how much more often than by chance a response's own prompt fits it best."""
-    chance = mean(fit.chance)
-    return (mean(fit.is_own_best) - chance) / (1 - chance)
+    chance = sum(fit.chance for fit in fits) / len(fits)
+    own_best = len([fit for fit in fits if fit.is_own_best]) / len(fits)
+    return (own_best - chance) / (1 - chance)
 
 
 class _Words:
@@ -380,7 +382,9 @@ def _topics(words: Sequence[str]) -> set[str]:
     return topics
 
 
-def _fits(run: Run, words: _Words, window: Window, similar: float) -> _Fits:
+def _fits_of_window(
+    run: Run, words: _Words, window: Window, similar: float
+) -> list[_Fit]:
     """Compare the first sampled responses of a window with the prompts of their steps.
 
     Args:
@@ -389,66 +393,69 @@ def _fits(run: Run, words: _Words, window: Window, similar: float) -> _Fits:
         window: the steps.
         similar: the least part of another prompt's words that a response must take up.
     """
-    found = _Fits(np.empty(0), np.empty(0), np.empty(0), [])
-    for step in _steps_with_prompts(run, words, window):
-        if len(found.rows) >= COMPARED:
-            break
-        part = _fits_of_step(words, step, similar)
-        found = _Fits(
-            np.append(found.fits_other, part.fits_other),
-            np.append(found.is_own_best, part.is_own_best),
-            np.append(found.chance, part.chance),
-            found.rows + part.rows,
-        )
-    return found
-
-
-def _steps_with_prompts(run: Run, words: _Words, window: Window) -> list[list[int]]:
-    """Return the sampled rows of each step of a window."""
+    fits: list[_Fit] = []
     rows = np.flatnonzero(words.is_sampled[window.rows]) + window.rows.start
-    steps = run.step_index[rows]
-    starts = np.flatnonzero(np.diff(steps, prepend=-1))
-    return [part.tolist() for part in np.split(rows, starts[1:])]
+    starts = np.flatnonzero(np.diff(run.step_index[rows], prepend=-1))
+    for rows_of_step in np.split(rows, starts[1:]):
+        if len(fits) >= COMPARED:
+            break
+        prompts = _PromptsOfStep(words, rows_of_step.tolist())
+        fits += prompts.fits(similar)
+    return fits
 
 
-def _fits_of_step(words: _Words, rows: list[int], similar: float) -> _Fits:
-    """Compare the responses of a step with its prompts; none if these are too few."""
-    prompts = list(dict.fromkeys(words.prompt[rows].tolist()))[:MOST_PROMPTS]
-    topics = [words.of_prompt(prompt) for prompt in prompts]
-    counts = Counter(word for one in topics for word in one)
-    # A prompt can be told from the others of its step by words that only it has.
-    is_judged = [
-        sum(counts[word] == 1 for word in one) >= LEAST_OWN_WORDS for one in topics
-    ]
-    if sum(is_judged) < LEAST_PROMPTS:
-        return _Fits(np.empty(0), np.empty(0), np.empty(0), [])
-    # Inverse document frequency: a word of all prompts weighs nothing.
-    weights = {word: math.log(len(prompts) / count) for word, count in counts.items()}
-    totals = np.array([sum(weights[word] for word in one) for one in topics])
-    place = {prompt: index for index, prompt in enumerate(prompts)}
-    compared = [
-        row
-        for row in rows
-        if words.prompt[row] in place and is_judged[place[words.prompt[row]]]
-    ]
-    own = [place[words.prompt[row]] for row in compared]
-    scores = np.zeros((len(compared), len(prompts)))
-    for index, row in enumerate(compared):
-        response = words.of_response(row)
-        for column, one in enumerate(topics):
-            # A sum in the order of the alphabet, the same on any machine
-            shared = sorted(one & response)
-            scores[index, column] = sum(weights[word] for word in shared)
-    scores[:, ~np.array(is_judged)] = 0.0
-    scores /= np.maximum(totals, 1e-9)
-    of_own = scores[np.arange(len(compared)), own]
-    others = scores.copy()
-    others[np.arange(len(compared)), own] = -1.0
-    best_other = others.max(axis=1, initial=-1.0)
-    fits_other = (best_other >= similar) & (of_own <= best_other / 2)
-    return _Fits(
-        fits_other.astype(np.float64),
-        (of_own > best_other).astype(np.float64),
-        np.full(len(compared), 1 / sum(is_judged)),
-        compared,
-    )
+class _PromptsOfStep:
+    """The prompts of a step as the words by which they differ, and the responses to them."""
+
+    def __init__(self, words: _Words, rows: list[int]) -> None:
+        self._words = words
+        self._rows = rows
+        prompts = dict.fromkeys(words.prompt[rows].tolist())
+        chosen = list(prompts)[:MOST_PROMPTS]
+        self._place = {prompt: place for place, prompt in enumerate(chosen)}
+        self._topics = [words.of_prompt(prompt) for prompt in chosen]
+        counts = Counter(chain.from_iterable(self._topics))
+        # Inverse document frequency: a word of all prompts weighs nothing.
+        self._weight = {
+            word: math.log(len(chosen) / count) for word, count in counts.items()
+        }
+        own_words = [_own_words(topics, counts) for topics in self._topics]
+        # A prompt can be told from the others by words that only it has.
+        self._is_judged = np.array(own_words) >= LEAST_OWN_WORDS
+        self._prompt_count = int(self._is_judged.sum())
+
+    def fits(self, similar: float) -> list[_Fit]:
+        """Return how the responses fit these prompts; none if too few prompts can be told."""
+        if self._prompt_count < LEAST_PROMPTS:
+            return []
+        fits = []
+        for row in self._rows:
+            own = self._place.get(self._words.prompt[row])
+            if own is None or not self._is_judged[own]:
+                continue
+            scores = self._similarities(self._words.of_response(row))
+            of_own = float(scores[own])
+            scores[own] = 0.0
+            of_other = float(scores.max())
+            fits_other = of_other >= similar and of_own <= of_other / 2
+            fit = _Fit(row, fits_other, of_own > of_other, 1 / self._prompt_count)
+            fits.append(fit)
+        return fits
+
+    def _similarities(self, response: set[str]) -> Floats:
+        """Return which part of each prompt's words a response takes up, by weight, (prompts,)."""
+        similarities = [self._similarity(topics, response) for topics in self._topics]
+        return np.where(self._is_judged, similarities, 0.0)
+
+    def _similarity(self, topics: set[str], response: set[str]) -> float:
+        total = self._weight_of(topics)
+        return self._weight_of(topics & response) / total if total else 0.0
+
+    def _weight_of(self, topics: set[str]) -> float:
+        # In the order of the alphabet, so that the sum is the same on any machine
+        return sum(self._weight[word] for word in sorted(topics))
+
+
+def _own_words(topics: set[str], counts: Counter[str]) -> int:
+    """Return how many of a prompt's words no other prompt has."""
+    return len([word for word in topics if counts[word] == 1])
