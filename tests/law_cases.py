@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from tests.law_families import REFERENCE, Case
 from tests.law_families_advantages import CASES as OF_ADVANTAGES
 from tests.law_families_labels import CASES as OF_LABELS
+from tests.law_families_metrics import CASES as OF_METRICS
 from tests.law_families_texts import CASES as OF_TEXTS
 from tests.law_families_tokens import CASES as OF_TOKENS
 
@@ -19,6 +20,7 @@ CASES = (
     REFERENCE,
     *OF_ADVANTAGES,
     *(Case(*row) for row in OF_LABELS),
+    *OF_METRICS,
     *OF_TEXTS,
     *OF_TOKENS,
 )

@@ -151,9 +151,8 @@ def copies(random: Random, shape: Shape, strength: float) -> Tables:
     """
     text = np.arange(shape.rows)
     is_copied = random.random(shape.rows) < strength
-    place = text % shape.group
-    # A copied text is that of its neighbour in the group.
-    text = np.where(is_copied & (place > 0), text - 1, text)
+    # A copied text is the first one of its group.
+    text = np.where(is_copied, text // shape.group * shape.group, text)
     chars = random.integers(300, 900, shape.rows)
     if random.random() < 0.3:
         chars = np.where(random.random(shape.rows) < 0.5, 40, chars)

@@ -46,7 +46,11 @@ def test_too_few_responses_make_no_block() -> None:
 
 
 # The first wrong step, and its interval
-ONSETS = [(1, 1, 1), (3, 1, 4), (21, 17, 24)]
+ONSETS = [
+    (1, 1, 1),
+    (3, 1, 4),
+    (21, 17, 24),
+]
 
 
 @pytest.mark.parametrize(("step", "low", "high"), ONSETS)
