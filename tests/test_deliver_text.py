@@ -161,7 +161,7 @@ def test_a_smaller_limit_leaves_out_responses_first_and_then_steps(tmp_path):
         row(
             step,
             prompt=f"prompt {step}",
-            response=f"answer {step} " * 30,
+            response=f"answer {step} {i} " * 30,
             reward=step + i / 3,
         )
         for step, i in product(range(30), range(2))
@@ -341,7 +341,7 @@ def test_the_body_is_short_and_needs_nothing_from_outside(parsed):
     )
     for _, attrs in elements:
         assert not [name for name in attrs if name.startswith("on")]
-    assert f"onload=document.title='{MARK}'" not in html
+    assert f"<svg onload=document.title='{MARK}'" not in html
 
 
 def test_every_picture_is_a_part_of_the_mail(mail, parsed):

@@ -476,7 +476,8 @@ def _groups(tables: Tables) -> Iterator[_Group]:
         metrics = tables.metrics.sort_values("step")
         # Parts of the reward have a chart of their own.
         parts = reward_parts(Run(tables)).values()
-        excluded_names = {"step", *(part.name for part in parts)}
+        drawn = [part.name for part in parts if part.source == "metrics"]
+        excluded_names = {"step", *drawn}
         limit = MOST_METRICS
         if tables.responses.empty:
             # Metrics stand in for the columns of the table of steps, which other charts show.

@@ -226,13 +226,14 @@ def equal_responses(run: Run) -> EqualResponses:
 
     Where a prompt was cut in the log, or is a picture, several tasks share its text: sets of which
     one response hits its label and another does not are left out. So are rows that are parts of
-    rollouts: what follows them decides on their reward.
+    rollouts, and conversations: what follows the text, or what tools did, decides on their reward.
     """
     rows = run.responses
     is_usable = np.isfinite(run.column("reward")) & (run.column("response_chars") > 0)
     rollout = rows["rollout"]
     is_part = rollout.notna() & rollout.duplicated(keep=False)
     is_usable &= ~is_part.to_numpy(bool)
+    is_usable &= ~(run.column("turns") > 1)
     keys = ["group", "prompt_id", "response_hash"]
     usable = rows.loc[is_usable, [*keys, "reward", "label_hit"]]
     sets = usable.groupby(keys, sort=False)

@@ -283,7 +283,7 @@ def answers_other_prompt(check: Check, run: Run) -> Result:
     """Find that responses stand at other prompts than those they answer."""
     words = _Words.of(run)
     if words is None:
-        return check.not_run(f"response and {check.needs_also}")
+        return check.not_run("response")
     limits = run.limits[_AnswersOtherPrompt]
     fits_of_blocks: list[list[_Fit]] = []
 
