@@ -371,8 +371,12 @@ LIMITS: dict[str, tuple[Callable[..., Tables], Expected]] = {
         {"warning": [5]},
     ),
     "kl_explosion: the trainer's own KL": (
-        lambda kl: with_metrics(tables(), objective__kl=kl),
+        lambda kl: with_metrics(tables(), objective__kl=late(0.1, kl)),
         {None: [10.0], "warning": [11.0], "critical": [51.0]},
+    ),
+    "kl_explosion: from the first step on, without a rise": (
+        lambda kl: with_metrics(tables(), objective__kl=kl),
+        {None: [10.0], "warning": [11.0, 51.0]},
     ),
     "negative_kl: more than rounding": (
         lambda mean: tables(kl_k1=mean),

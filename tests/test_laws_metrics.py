@@ -320,3 +320,51 @@ def test_a_console_log_in_a_folder_is_read_as_metrics(tmp_path: Path) -> None:
     (tmp_path / "training.log").write_bytes(OLD)
     table = find_and_read([tmp_path]).table
     assert table["average_reward_score"].tolist() == [0.75, -1.5, 2.0]
+
+
+def parts_log(**parts: Any) -> Tables:
+    """Return metrics of a reward that is the sum of its parts, each by its sign."""
+    steps = 60
+    random = np.random.default_rng(4)
+    metrics = {}
+    total = np.zeros(steps)
+    for name, (level, weight) in parts.items():
+        values = level + random.normal(0, 0.01, steps)
+        metrics[f"rewards__{name}"] = values
+        total = total + weight * values
+    return metrics_log(steps, reward=total, **metrics)
+
+
+FALLING = np.where(np.arange(60) < 30, 0.5, 0.05)
+RISING = np.linspace(0.1, 1.5, 60)
+
+
+@pytest.mark.parametrize(
+    ("weight", "is_told"),
+    [(1.0, True), (0.0, False), (-1.0, False)],
+    ids=["paid", "not in the reward", "a penalty logged as a positive number"],
+)
+def test_only_a_part_that_is_paid_can_fall(weight: float, is_told: bool) -> None:
+    made = parts_log(helpful=(FALLING, weight), style=(RISING, 1.0))
+    result = BY_ID["part_falls"].run(Run(made))
+    assert (result.finding is not None) == is_told
+
+
+def test_a_rate_of_failures_is_no_part_of_the_reward() -> None:
+    assert part_name("reward/judge_failed_rate") is None
+
+
+def test_an_accuracy_that_falls_by_less_than_half_is_told_where_validation_is_missing() -> (
+    None
+):
+    steps = np.arange(40)
+    accuracy = np.where(steps < 10, 0.99, 0.64)
+    random = np.random.default_rng(2)
+    metrics = {
+        "accuracy": accuracy + random.normal(0, 0.01, 40),
+        "reward": random.normal(0, 0.1, 40),
+    }
+    verdict = run_checks(metrics_log(40, **metrics))
+    (fall,) = [one for one in verdict.findings if one.id == "watched_reward_fall"]
+    assert fall.facts["part"] == "accuracy"
+    assert verdict.level == "warning"

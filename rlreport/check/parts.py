@@ -9,9 +9,10 @@ of the whole reward under other names are no parts.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import numpy as np
+import pandas as pd
 
 from rlreport.check import means
 from rlreport.check.run import Run, once_per_run
@@ -38,11 +39,12 @@ _OF_METRICS = (
         r"(?P<name>(?:answer_)?(?:accuracy|correct(?:ness)?))(?:[_/](?:mean|avg))?"
     ),
 )
-# Words in names of what is no part: penalties, other figures of the reward, other rewards
+# Words in names of what is no part: penalties, other figures of the reward, other rewards, failures
 _NO_PARTS = frozenset(
     "kl penalty penalties non rlhf length len lengths overlong std var min max median sum total "
     "overall all mean avg average raw baseline ref reference chosen rejected margin margins "
-    "accuracies advantage".split()
+    "accuracies advantage fail failed failure failures error errors invalid timeout timeouts "
+    "refusal refusals".split()
 )
 _RIGHT = re.compile(r"accura|correct|(?:^|[^a-z])acc(?:[^a-z]|$)")
 _NOT_RIGHT = re.compile(r"incorrect|format")
@@ -141,6 +143,45 @@ def series_of_metrics(run: Run) -> dict[str, Series]:
             if len(one.steps):
                 series[found[metric]] = one
     return series
+
+
+# Least number of standard errors by which the weight of a part in the reward is above 0
+PAID_Z = 3.0
+
+
+def paid_parts(parts: Mapping[str, Series], total: Series) -> set[str]:
+    """Return the names of the parts that surely enter the reward with a positive weight.
+
+    The weights are those of a least-squares fit of the changes from step to step, which no trend
+    that parts share can explain. A rate of failures, or a penalty logged as a positive number, has
+    a negative weight or none.
+
+    Args:
+        parts: all logged parts by name.
+        total: the whole reward.
+    """
+    table = pd.DataFrame(
+        {name: pd.Series(one.values, one.steps) for name, one in parts.items()}
+    )
+    table["total"] = pd.Series(total.values, total.steps)
+    known = table.replace([np.inf, -np.inf], np.nan).dropna().diff().iloc[1:]
+    y = known.pop("total").to_numpy(np.float64)
+    x = known.to_numpy(np.float64)
+    freedom = len(y) - x.shape[1] - 1
+    if freedom < 1:
+        return set()
+    x = x - x.mean(axis=0)
+    y = y - y.mean()
+    inverse = np.linalg.pinv(x.T @ x, hermitian=True)
+    weights = inverse @ x.T @ y
+    residuals = y - x @ weights
+    # Rewards that are an exact sum leave rounding errors only.
+    variance = max(float(residuals @ residuals) / freedom, 1e-18 * float(y @ y))
+    errors = np.sqrt(np.maximum(np.diag(inverse), 0.0) * variance)
+    is_paid = weights > PAID_Z * errors
+    return {
+        str(name) for name, paid in zip(known.columns, is_paid, strict=True) if paid
+    }
 
 
 def is_copy(part: Series, total: Series, unexplained: float = COPY) -> bool:

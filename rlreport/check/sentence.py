@@ -5,6 +5,7 @@ Numbers have two significant digits, three where two would print different numbe
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -80,11 +81,12 @@ def _told(finding: Finding, sample_note: str) -> ToldFinding:
 
 MAX_WORDS = 25  # Maximum number of words in the bold sentence, checkpoint included
 
-FALL_OF: dict[Quantity, str] = {
-    "reward": "reward_collapse",
-    "validation": "watched_reward_fall",
-    "second_reward": "watched_reward_fall",
-    "accuracy": "part_falls",
+# Ids of the checks that find the fall of a quantity
+FALL_OF: dict[Quantity, tuple[str, ...]] = {
+    "reward": ("reward_collapse",),
+    "validation": ("watched_reward_fall",),
+    "second_reward": ("watched_reward_fall",),
+    "accuracy": ("part_falls", "watched_reward_fall"),
 }
 COLLAPSES = ("reward_collapse", "watched_reward_fall")
 
@@ -94,6 +96,8 @@ LONG_PART = 0.2
 STILL = 0.1
 # A change by this fraction of the larger value is stated even if it may be noise
 LARGE = 1 / 3
+# Levels that differ by less than this many standard errors are within noise
+WITHIN_NOISE = 2.0
 NAMES: dict[Quantity, str] = {
     "reward": translatable("the reward"),
     "validation": translatable("validation"),
@@ -314,7 +318,7 @@ class _Telling:
             # Another part of the reward than the one that stands in for validation
             part = finding.facts.get("part", self.course.name)
             of_other = of_other or part != self.course.name
-            if finding.id == FALL_OF[self.quantity] and not of_other:
+            if finding.id in FALL_OF[self.quantity] and not of_other:
                 return finding
         return None
 
@@ -570,7 +574,10 @@ def _unchanged_words(course: Course, verdict: Verdict) -> str:
     last = course.last.value
     if course.curve.is_flat:
         mean = course.curve.pieces[0].start
-        if max(abs(first - mean), abs(last - mean)) <= STILL * abs(mean):
+        is_still = max(abs(first - mean), abs(last - mean)) <= STILL * abs(mean)
+        # Of a noisy quantity, a few values at both ends say less than the mean of all.
+        error = math.hypot(course.first.se, course.last.se)
+        if is_still or abs(last - first) < WITHIN_NOISE * error:
             return translatable("{name} stays at about {mean}")
     if verdict.level == "healthy":
         return translatable("{name} is {last} in {end} ({first} in {start})")

@@ -212,6 +212,10 @@ def _onset_and_severity(
     fit_at_start = median(advantages.fit[: len(run.last.steps)])
     from_start = fit_at_start < run.limits[_AdvantageMismatch].own
     onset = run.onset(advantages.fit, always=from_start)
+    if onset is None:
+        # Too few steps for a change may still lie beyond the limit.
+        least = run.limits[_AdvantageMismatch].own
+        onset = run.onset_beyond(advantages.fit, least, "<")
     # In a run that learns with them from the start, the log is wrong rather than the trainer.
     if from_start and progress.learned(run):
         return onset, Severity.INFO

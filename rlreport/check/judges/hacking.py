@@ -16,6 +16,7 @@ from rlreport.check.evidence import Ranking
 from rlreport.check.finding import Facts, Finding, LogText, Rank, Result, Severity
 from rlreport.check.judges.diversity import distinct_loss
 from rlreport.check.judges.reward import lost_part
+from rlreport.check.judges.reward_parts import part_falls
 from rlreport.check.limits import Limit, LimitKind, Limits, Tested
 from rlreport.check.means import mean
 from rlreport.check.parts import of_rollouts
@@ -517,12 +518,15 @@ class _WatchedRewardFall(Limits):
         "{trained_end:figure}.",
         "second_fell": "The second reward fell from {best:figure} to {end:figure} (it started at "
         "{start:figure}).",
+        "part_fell": "{part:quoted}, which tells how many answers are right, fell from "
+        "{best:figure} to {end:figure} (it started at {start:figure}).",
     },
     statement={
         "apart": "validation does not follow the reward",
         "fell": "validation falls to {end:short}",
         "second_apart": "the second reward does not follow the trained one",
         "second_fell": "the second reward falls to {end:short}",
+        "part_fell": "{part:quoted} falls to {end:short}",
     },
     why="The policy games or over-fits the reward that it is trained on.",
     suggestion="Keep the checkpoint where it was best; raise the KL coefficient or fix the reward.",
@@ -531,7 +535,10 @@ def watched_reward_fall(check: Check, run: Run) -> Result:
     """Find that a reward not trained on fell, or did not rise with the trained one."""
     series = quantities.validation(run) or quantities.second_reward(run)
     if series is None:
-        return check.not_run(check.needs_also)
+        accuracy = quantities.courses(run).get("accuracy")
+        if accuracy is None:
+            return check.not_run(check.needs_also)
+        return _accuracy_fall(check, run, accuracy)
     watched = quantities.watched_course(run)
     trained = quantities.reward_course(run)
     if watched is None:
@@ -566,6 +573,31 @@ def watched_reward_fall(check: Check, run: Run) -> Result:
         ranking,
         series=series,
         onset=onset,
+    )
+
+
+def _accuracy_fall(check: Check, run: Run, accuracy: Course) -> Result:
+    """Judge the fall of an accuracy, which stands in for validation where there is none."""
+    # Of most of its level, it is told as a part of the reward.
+    if part_falls.run(run).finding is not None:
+        return Result()
+    limits = run.limits[_WatchedRewardFall]
+    lost = lost_part(accuracy, accuracy.last.value)
+    tested = run.limits.test(_WatchedRewardFall.lost, ">", lost)
+    is_fall = accuracy.lost and tested.met and _matters(accuracy, limits.least)
+    if not is_fall:
+        return Result(tested=(tested,))
+    facts: Facts = {
+        "kind": "part_fell",
+        "part": LogText(accuracy.name),
+        **quantities.levels_of(accuracy),
+    }
+    return check.found(
+        run,
+        Severity.WARNING,
+        [tested],
+        facts,
+        onset=fall_onset(accuracy.curve),
     )
 
 

@@ -181,9 +181,13 @@ def _too_high(check: Check, run: Run, kl: _Kl, excursion: _Excursion) -> Result:
     if KL.is_available(run):
         token = run.column("kl_max_position")
         ranking = Ranking(run.column("kl_k1"), unit="nats", token=token)
+    severity = severity_of(stretch, excursion.severity)
+    # What is high from the first step on and does not rise is no explosion.
+    if kind == "start" and severity is Severity.CRITICAL:
+        severity = Severity.WARNING
     return check.found(
         run,
-        severity_of(stretch, excursion.severity),
+        severity,
         excursion.tested,
         facts,
         ranking,

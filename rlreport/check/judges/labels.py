@@ -296,6 +296,7 @@ class _RewardsShifted(Limits):
     why="Each response is trained on the reward of another one.",
     suggestion="Look where scores and responses are joined: filters, failed answers, reordering.",
     explains=(
+        "label_lost",
         "label_reward_mismatch",
         "right_answers_unpaid",
         "format_rewarded",

@@ -33,6 +33,8 @@ class _PartFall(NamedTuple):
     part: str
     series: Series
     event: Event
+    start: float  # the level before
+    end: float  # the last level
     lost: float  # what it lost, as a part of its level above the lowest possible one
 
 
@@ -59,7 +61,12 @@ def part_falls(check: Check, run: Run) -> Result:
     total = quantities.reward_course(run)
     if total is None or total.lost:
         return Result()  # the whole reward is judged instead
-    each = [_fall_of(run, name, series) for name, series in components.items()]
+    paid = parts.paid_parts(quantities.reward_parts(run), quantities.reward(run))
+    each = [
+        _fall_of(run, name, series)
+        for name, series in components.items()
+        if name in paid
+    ]
     falls = [fall for fall in each if fall is not None]
     if not falls:
         return Result()
@@ -77,8 +84,8 @@ def part_falls(check: Check, run: Run) -> Result:
         [tested],
         {
             "part": worst.part,
-            "start": worst.event.before,
-            "end": worst.event.level,
+            "start": worst.start,
+            "end": worst.end,
         },
         ranking,
         series=worst.series,
@@ -99,7 +106,11 @@ def _fall_of(run: Run, name: str, series: Series) -> _PartFall | None:
         return None
     if _is_by_mix(run, name, fall):
         return None
-    return _PartFall(name, series, fall, (fall.before - fall.level) / (best - lowest))
+    # Fitted lines may begin above all logged values.
+    start = min(fall.before, best)
+    end = curve.last.value
+    lost = (start - end) / (best - lowest)
+    return _PartFall(name, series, fall, start, end, lost)
 
 
 def _is_by_mix(run: Run, name: str, fall: Event) -> bool:
