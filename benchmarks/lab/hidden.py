@@ -416,20 +416,19 @@ def _advantages(
 
 
 def advantage_mismatch(rng: Rng, i: int) -> Hidden:
-    """Signs are flipped, groups get an offset, one value explodes, or rows are interchanged."""
-    kind = TRAINERS[(i // 4 + i) % (4 if i % 4 == 1 else 5)]
-    offset = rng.uniform(0.5, 1.5) * float(rng.choice([-1, 1]))
+    """Signs are flipped, single values explode, or advantages are those of the next or last row."""
+    kind = TRAINERS[(i // 4 + i) % 5]
 
     def change(values: Floats, start: int) -> None:
         after = values[start:]
         if i % 4 == 0:
             after *= -1
         elif i % 4 == 1:
-            after += offset * values.std()
+            after[:] = np.roll(after, -1, axis=1)
         elif i % 4 == 2:
             last = 1 if i % 8 == 2 else len(after)
             places = rng.integers(after.shape[1], size=last)
-            sizes_of = rng.uniform(100, 1000, last) * np.median(np.abs(values))
+            sizes_of = rng.uniform(2_000, 10_000, last) * np.median(np.abs(values))
             after[np.arange(last), places] = rng.choice([-1, 1], last) * sizes_of
         else:
             after[:] = np.roll(after, 1, axis=1)
@@ -437,7 +436,8 @@ def advantage_mismatch(rng: Rng, i: int) -> Hidden:
     noise = 0.3 if i % 4 == 2 else float(rng.choice([0, 0.3]))
     rows, start = _advantages(rng, i, kind, change, noise)
     onset = [max(0, start - 2), start + 3]
-    return Hidden({"rollouts.jsonl": rows}, planted("advantage_mismatch", onset))
+    check = "advantage_outlier" if i % 4 == 2 else "advantage_mismatch"
+    return Hidden({"rollouts.jsonl": rows}, planted(check, onset))
 
 
 def advantage_twin(rng: Rng, i: int) -> Hidden:
