@@ -19,7 +19,8 @@ TWO_ATTEMPTS = "repeated_steps"
 ALARM = ("Warning", "Broken")
 CALM = ("Healthy", "Unclear")
 QUIET = (
-    *CHECKS, "environment_fall", "mix_changed", "loops", "advantage_mismatch", "advantage_outlier", "dropped_groups",
+    *CHECKS, "environment_fall", "mix_changed", "loops", "advantage_mismatch", "dropped_groups",
+    "advantage_outlier",
     TWO_ATTEMPTS, "mixed_runs", "tool_errors", "failed_rollouts", "stale_rollouts",
 )  # fmt: skip
 """Findings that are false in a healthy run."""
