@@ -137,7 +137,7 @@ def test_sentences_say_what_is_to_be_looked_at(page: str) -> None:
         "label."
     ) in page
     assert (
-        f"{counts['best wrong']} of {best} responses with the best reward, 1, do not end with "
+        f"{counts['best right']} of {best} responses with the best reward, 1, end with "
         "their label."
     ) in page
     assert "hack" not in page

@@ -161,11 +161,10 @@ def _summary(graded: _Graded) -> Iterator[str]:
         )
     if best:
         yield plural(
-            "{count} of {all:count} responses with the best reward, {reward}, does not end with "
-            "its label.",
-            "{count} of {all:count} responses with the best reward, {reward}, do not end with "
-            "their label.",
-            counts[Outcome.BEST_WRONG],
+            "{count} of {all:count} responses with the best reward, {reward}, ends with its label.",
+            "{count} of {all:count} responses with the best reward, {reward}, end with their "
+            "label.",
+            counts[Outcome.BEST_RIGHT],
             all=best,
             reward=_reward_text(graded.highest),
         )
