@@ -132,7 +132,7 @@ RESPONSE_COLUMNS = (
            "not sampled by the policy; excluded from all figures", listed="shown"),
     _inner("env_trained_tokens", "tokens",
            "tokens of turns that were not sampled, but are in the logged mask of trained tokens"),
-    _asked_count("thinking_tokens", "Thinking", "tokens", "up to </think>, tags included"),
+    _asked_count("thinking_tokens", "Thinking", "tokens", "sampled up to </think>, tags included"),
     _asked_count("answer_tokens", "Answer", "tokens", "sampled tokens outside the thinking"),
     _asked_count("thinking_chars", "Thinking", "characters",
                  "inside <think>, or logged separately"),

@@ -1,8 +1,8 @@
 """All relations with their families of random logs, and the table of how often each is found.
 
 ``python -m tests.law_cases 40 200`` prints the table of docs/checks.md: of how many of 40 logs a
-fault is found at each strength, and of how many of 200 correct logs it is. That takes a quarter of an
-hour; ids of checks after the numbers choose some.
+fault is found at each strength, and of how many of 200 correct logs it is. That takes a quarter
+of an hour; ids of checks after the numbers choose some.
 """
 
 from __future__ import annotations
@@ -43,5 +43,6 @@ def table(logs: int, correct: int, checks: Collection[str] = ()) -> Iterator[str
 
 
 if __name__ == "__main__":
-    for line in table(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:]):
+    logs_each, correct_logs = map(int, sys.argv[1:3])
+    for line in table(logs_each, correct_logs, checks=sys.argv[3:]):
         print(line, flush=True)

@@ -60,7 +60,10 @@ def write_run(
     name="p",
     **extra,
 ):
-    """A run with a binary reward; ``drop`` is taken from what each prompt earns."""
+    """A run with a binary reward; ``drop`` is taken from what each prompt earns.
+
+    ``extra`` are further fields: a value, or a function of the step.
+    """
     ability = np.random.default_rng(99).beta(1.5, 1.5, 400)
     random = np.random.default_rng(seed)
     words = dice.Random(seed)
@@ -74,8 +77,9 @@ def write_run(
             "reward": float(is_right),
             "ref_reward": 0.5,
             "id": prompt,
-            **extra,
         }
+        for field, value in extra.items():
+            row[field] = value(step) if callable(value) else value
         rows.append(row)
     return write(folder / "log.jsonl", rows).parent
 
@@ -203,10 +207,14 @@ def kl_runs(tmp_path_factory):
     root = tmp_path_factory.mktemp("kl_runs")
 
     def write_with_kl(name, ref_logprob, **run):
+        def ref_logprobs(step):
+            # The run starts from the reference.
+            return [ref_logprob if step > 3 else -0.1] * 40
+
         tokens = {
             "response_tokens": [*"abcd" * 10],
             "logprobs": [-0.1] * 40,
-            "ref_logprobs": [ref_logprob] * 40,
+            "ref_logprobs": ref_logprobs,
         }
         return write_run(root / name, **run, **tokens)
 
@@ -227,7 +235,10 @@ def test_a_run_that_earns_more_but_broke_is_not_called_better(kl_runs):
     assert sound.startswith("Higher in these runs: reward +0.")
     found, outcome = compared(base, kl_runs["broken"], fail_on=["new-critical"])
     broken = found["verdict"]["sentence"]
-    assert re.match(r"NEW is broken: [^.]+ since step 0\. Higher in these runs", broken)
+    assert re.match(
+        r"NEW is broken: [^.]+ (since|starting at) step 4\. Higher in these runs",
+        broken,
+    )
     assert found["verdict"]["level"] == "better"
     assert found["levels"]["new"] == ["critical"]
     guardrail_levels = [guardrail["level"] for guardrail in found["guardrails"]]

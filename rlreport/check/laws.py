@@ -3,8 +3,9 @@
 A fault that is there from the first step on changes nothing, so no curve shows it. It does violate
 a relation that a correct trainer obeys: the best reward is earned by right answers, advantages
 follow rewards, the KL of an untrained policy is 0. A check of such a relation computes a figure of
-the responses in each block (``figures_by_block``) and returns what was violated, since when, by
-how much (``BlockFigures``). Checks of relations are in ``check.judges``.
+the responses in each block (``figures_by_block``), which tells what was violated, since when and by
+how much (``BlockFigures``); that of a share is one call of ``judge_ratio``. The checks are in
+``check.judges``.
 """
 
 from __future__ import annotations
@@ -12,15 +13,20 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rlreport.check.finding import Onset
+from rlreport.check.check import Check
+from rlreport.check.evidence import Ranking
+from rlreport.check.finding import Facts, Onset, Result, Severity
+from rlreport.check.limits import Limit, Tested
 from rlreport.check.run import Run
 from rlreport.check.windows import Window
 from rlreport.figures.ragged import Floats
+from rlreport.figures.rounding import rounded
 
 # A relation is judged in at most so many blocks of consecutive steps...
 MOST_BLOCKS = 10
@@ -211,6 +217,79 @@ def with_start(
         stop = int(counted[least_rows - 1]) + 1
         since_first = figure(run.window(0, stop)).is_violated
     return BlockFigures(run, windows, figures, since_first)
+
+
+def judge_ratio(
+    check: Check,
+    run: Run,
+    parts: tuple[Floats, Floats],
+    limit: Limit[float],
+    ranking: Ranking,
+    *,
+    severity: Severity = Severity.WARNING,
+    facts: Callable[[Bools], Facts] = lambda rows: MappingProxyType({}),
+) -> Result:
+    """Find that a part of a whole, added up in a block of steps, is too large a share of it.
+
+    Args:
+        check: the check.
+        run: the run that is judged.
+        parts: the part and the whole of each response, float64 (rows,) each, NaN if unknown.
+        limit: the limit of the share.
+        ranking: how to choose examples.
+        severity: of a finding.
+        facts: returns further facts, of the responses in violated blocks.
+    """
+    part, whole = parts
+    is_known = np.isfinite(part) & np.isfinite(whole)
+
+    def share(window: Window) -> Figure:
+        rows = is_known[window.rows]
+        total = float(whole[window.rows][rows].sum())
+        if not total > 0:
+            return NOT_OBSERVED
+        value = rounded(float(part[window.rows][rows].sum()) / total)
+        return Figure(value, run.limits.test(limit, ">", value).met)
+
+    blocks = figures_by_block(run, share, among=is_known)
+    if not blocks.is_observed:
+        return Result()
+    if not blocks.is_violated:
+        highest = float(np.nanmax(blocks.values))
+        return Result(tested=(run.limits.test(limit, ">", highest),))
+    rows = blocks.rows & is_known
+    level = rounded(float(part[rows].sum() / whole[rows].sum()))
+    tested = (run.limits.test(limit, ">", level),)
+    return found_in_blocks(
+        check,
+        blocks,
+        tested,
+        {"share": level, **facts(rows)},
+        ranking,
+        severity=severity,
+    )
+
+
+def found_in_blocks(
+    check: Check,
+    blocks: BlockFigures,
+    tested: tuple[Tested, ...],
+    facts: Facts,
+    ranking: Ranking,
+    *,
+    severity: Severity = Severity.WARNING,
+) -> Result:
+    """Return a finding about the blocks of steps that violate a relation."""
+    return check.found(
+        blocks.run,
+        severity,
+        tested,
+        facts,
+        ranking,
+        onset=blocks.onset,
+        until=blocks.until,
+        steps=blocks.steps,
+    )
 
 
 def holm(p_values: Floats, level: float) -> Bools:

@@ -147,6 +147,7 @@ def series_of_metrics(run: Run) -> dict[str, Series]:
 
 # Least number of standard errors by which the weight of a part in the reward is above 0
 PAID_Z = 3.0
+TOTAL = "\0total"  # names no part: names from logs have no control characters
 
 
 def paid_parts(parts: Mapping[str, Series], total: Series) -> set[str]:
@@ -160,18 +161,17 @@ def paid_parts(parts: Mapping[str, Series], total: Series) -> set[str]:
         parts: all logged parts by name.
         total: the whole reward.
     """
-    table = pd.DataFrame(
-        {name: pd.Series(one.values, one.steps) for name, one in parts.items()}
-    )
-    table["total"] = pd.Series(total.values, total.steps)
-    known = table.replace([np.inf, -np.inf], np.nan).dropna().diff().iloc[1:]
-    y = known.pop("total").to_numpy(np.float64)
-    x = known.to_numpy(np.float64)
+    columns = {name: _by_step(part) for name, part in parts.items()}
+    columns[TOTAL] = _by_step(total)
+    table = pd.DataFrame(columns).dropna()
+    changes = table.diff().iloc[1:]
+    y = changes.pop(TOTAL).to_numpy(np.float64)
+    x = changes.to_numpy(np.float64)
     freedom = len(y) - x.shape[1] - 1
     if freedom < 1:
         return set()
-    x = x - x.mean(axis=0)
-    y = y - y.mean()
+    x -= x.mean(axis=0)
+    y -= y.mean()
     inverse = np.linalg.pinv(x.T @ x, hermitian=True)
     weights = inverse @ x.T @ y
     residuals = y - x @ weights
@@ -179,9 +179,13 @@ def paid_parts(parts: Mapping[str, Series], total: Series) -> set[str]:
     variance = max(float(residuals @ residuals) / freedom, 1e-18 * float(y @ y))
     errors = np.sqrt(np.maximum(np.diag(inverse), 0.0) * variance)
     is_paid = weights > PAID_Z * errors
-    return {
-        str(name) for name, paid in zip(known.columns, is_paid, strict=True) if paid
-    }
+    return set(map(str, changes.columns[is_paid]))
+
+
+def _by_step(series: Series) -> pd.Series:
+    """Return finite values by step, NaN for others."""
+    finite = np.where(np.isfinite(series.values), series.values, np.nan)
+    return pd.Series(finite, series.steps)
 
 
 def is_copy(part: Series, total: Series, unexplained: float = COPY) -> bool:

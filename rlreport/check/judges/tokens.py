@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from types import MappingProxyType
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -14,12 +13,13 @@ from rlreport.check.finding import Facts, Rank, Result, Severity
 from rlreport.check.laws import (
     LEAST_ROWS,
     NOT_OBSERVED,
-    BlockFigures,
     Bools,
     Figure,
     figures_by_block,
+    found_in_blocks,
+    judge_ratio,
 )
-from rlreport.check.limits import Limit, LimitKind, Limits, Tested
+from rlreport.check.limits import Limit, LimitKind, Limits
 from rlreport.check.means import median
 from rlreport.check.run import Run
 from rlreport.check.windows import Window
@@ -109,7 +109,7 @@ def reward_not_trained(check: Check, run: Run) -> Result:
         run.limits.test(limits.slope, "<", min(slopes)),
     )
     kind = "negative" if tested[1].met else "none"
-    return _law(
+    return found_in_blocks(
         check,
         blocks,
         tested,
@@ -173,7 +173,7 @@ def mask_covers_environment(check: Check, run: Run) -> Result:
     """Find that the mask of trained tokens covers turns that were not sampled."""
     environment = run.column("env_trained_tokens")
     trained = np.where(np.isfinite(environment), run.column("response_tokens"), np.nan)
-    return _judge_ratio(
+    return judge_ratio(
         check,
         run,
         (environment, trained),
@@ -219,7 +219,7 @@ def eos_not_sampled(check: Check, run: Run) -> Result:
     def typical_logp(rows: Bools) -> Facts:
         return {"logp": median(logp[rows & (is_put == 1)])}
 
-    return _judge_ratio(
+    return judge_ratio(
         check,
         run,
         (is_put, np.where(np.isfinite(logp), 1.0, np.nan)),
@@ -251,7 +251,7 @@ def tokens_are_not_text(check: Check, run: Run) -> Result:
     """Note that tokens, joined, are not the text of their response."""
     fits = run.column("tokens_fit")
     differs = 1 - fits
-    return _judge_ratio(
+    return judge_ratio(
         check,
         run,
         (differs, np.where(np.isfinite(fits), 1.0, np.nan)),
@@ -364,7 +364,7 @@ def temperature(check: Check, run: Run) -> Result:
         run.limits.test(limits.low, "<", level),
         run.limits.test(limits.high, ">", level),
     )
-    return _law(
+    return found_in_blocks(
         check,
         blocks,
         tested,
@@ -388,76 +388,3 @@ def _slope(sums: Sequence[Floats], rows: Bools) -> float:
     covariance = product - sampler * trainer / tokens
     variance = square - sampler**2 / tokens
     return rounded(float(covariance / variance)) if variance > 0 else math.nan
-
-
-def _judge_ratio(
-    check: Check,
-    run: Run,
-    parts: tuple[Floats, Floats],
-    limit: Limit[float],
-    ranking: Ranking,
-    *,
-    severity: Severity = Severity.WARNING,
-    facts: Callable[[Bools], Facts] = lambda rows: MappingProxyType({}),
-) -> Result:
-    """Find that a part of a whole, added up in a block of steps, is too large a share of it.
-
-    Args:
-        check: the check.
-        run: the run that is judged.
-        parts: the part and the whole of each response, float64 (rows,) each, NaN if unknown.
-        limit: the limit of the share.
-        ranking: how to choose examples.
-        severity: of a finding.
-        facts: returns further facts, of the responses in violated blocks.
-    """
-    part, whole = parts
-    is_known = np.isfinite(part) & np.isfinite(whole)
-
-    def share(window: Window) -> Figure:
-        rows = is_known[window.rows]
-        total = float(whole[window.rows][rows].sum())
-        if not total > 0:
-            return NOT_OBSERVED
-        value = rounded(float(part[window.rows][rows].sum()) / total)
-        return Figure(value, run.limits.test(limit, ">", value).met)
-
-    blocks = figures_by_block(run, share, among=is_known)
-    if not blocks.is_observed:
-        return Result()
-    if not blocks.is_violated:
-        highest = float(np.nanmax(blocks.values))
-        return Result(tested=(run.limits.test(limit, ">", highest),))
-    rows = blocks.rows & is_known
-    level = rounded(float(part[rows].sum() / whole[rows].sum()))
-    tested = (run.limits.test(limit, ">", level),)
-    return _law(
-        check,
-        blocks,
-        tested,
-        {"share": level, **facts(rows)},
-        ranking,
-        severity=severity,
-    )
-
-
-def _law(
-    check: Check,
-    blocks: BlockFigures,
-    tested: tuple[Tested, ...],
-    facts: Facts,
-    ranking: Ranking,
-    *,
-    severity: Severity = Severity.WARNING,
-) -> Result:
-    """Return a finding about the blocks of steps that violate a relation."""
-    return check.found(
-        blocks.run,
-        severity,
-        tested,
-        facts,
-        ranking,
-        onset=blocks.onset,
-        until=blocks.until,
-        steps=blocks.steps,
-    )
