@@ -170,8 +170,8 @@ def paid_parts(parts: Mapping[str, Series], total: Series) -> set[str]:
     freedom = len(y) - x.shape[1] - 1
     if freedom < 1:
         return set()
-    x -= x.mean(axis=0)
-    y -= y.mean()
+    x = x - x.mean(axis=0)
+    y = y - y.mean()
     inverse = np.linalg.pinv(x.T @ x, hermitian=True)
     weights = inverse @ x.T @ y
     residuals = y - x @ weights
