@@ -291,6 +291,18 @@ NOT_IN_NULL_RUNS = (
     "eos_not_sampled",
     "tokens_are_not_text",
     "temperature",
+    # They need labels, words of prompts, ranks, parts or metrics: ``law_cases`` has correct logs
+    "answers_other_prompt",
+    "rank_differs",
+    "rewards_shifted",
+    "label_lost",
+    "right_answers_unpaid",
+    "label_reward_mismatch",
+    "part_falls",
+    "format_rewarded",
+    "clip_share_contradicts",
+    "sources_disagree",
+    "impossible_values",
 )
 NULL_STEPS = 40
 RESPONSES = 64

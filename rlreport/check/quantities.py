@@ -175,7 +175,9 @@ def second_reward(run: Run) -> Series | None:
     return series_by_step(run, "valid_reward") if run.has("valid_reward") else None
 
 
+# Logged numbers may be near the largest float64; charts ask for parts outside of the checks.
 @once_per_run
+@np.errstate(over="ignore", invalid="ignore")
 def reward_parts(run: Run) -> dict[str, Series]:
     """Return name -> series of the logged parts of the reward, those of rollouts first.
 
