@@ -11,12 +11,12 @@ from rlreport.comparison.statistics import (
     Effect,
     at_equal_kl,
     difference_band,
-    holm,
     paired_effect,
     relabel_p,
     shrunk,
     unpaired_effect,
 )
+from rlreport.figures.significance import holm
 from tests.running import in_ci
 
 

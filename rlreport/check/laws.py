@@ -11,7 +11,7 @@ how much (``BlockFigures``); that of a share is one call of ``judge_ratio``. The
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import NamedTuple
@@ -273,7 +273,7 @@ def judge_ratio(
 def found_in_blocks(
     check: Check,
     blocks: BlockFigures,
-    tested: tuple[Tested, ...],
+    tested: Iterable[Tested],
     facts: Facts,
     ranking: Ranking,
     *,
@@ -290,39 +290,3 @@ def found_in_blocks(
         until=blocks.until,
         steps=blocks.steps,
     )
-
-
-def holm(p_values: Floats, level: float) -> Bools:
-    """Return which of several hypotheses Holm's method rejects, bool (n,).
-
-    The chance that any true one is among them is at most ``level``. NaN is never rejected. Source:
-    S. Holm, "A simple sequentially rejective multiple test procedure" (1979).
-    """
-    finite = np.flatnonzero(np.isfinite(p_values))
-    order = finite[np.argsort(p_values[finite], kind="stable")]
-    rejected = np.zeros(len(p_values), bool)
-    for rank, index in enumerate(order.tolist()):
-        if p_values[index] > level / (len(order) - rank):
-            break
-        rejected[index] = True
-    return rejected
-
-
-def two_sided_p(z: float) -> float:
-    """Return the chance that a standard normal variable is at least as far from 0 as ``z``."""
-    return math.erfc(abs(z) / math.sqrt(2))
-
-
-def share_difference_z(first: float, of_first: int, last: float, of_last: int) -> float:
-    """Return by how many standard errors the share ``last`` of n differs from ``first`` of n.
-
-    Shares of 0 and 1 would have an error of 0; with half a success and half a failure added they
-    have one (Agresti and Caffo 2000 add one each).
-    """
-    error = math.sqrt(_share_variance(first, of_first) + _share_variance(last, of_last))
-    return (last - first) / error
-
-
-def _share_variance(share: float, count: int) -> float:
-    smoothed = (share * count + 0.5) / (count + 1)
-    return smoothed * (1 - smoothed) / count

@@ -23,13 +23,13 @@ from rlreport.comparison.statistics import (
     EqualKL,
     at_equal_kl,
     difference_band,
-    holm,
     paired_effect,
     unpaired_effect,
 )
 from rlreport.errors import UsageError
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.figures.rounding import rounded
+from rlreport.figures.significance import holm
 from rlreport.summarise.steps import most_common, rounded_columns
 from rlreport.text.clean import number_as_text
 from rlreport.text.messages import translatable

@@ -320,16 +320,6 @@ def _two_sided(sums: Floats, observed: float, weights: Floats | None = None) -> 
     return min(1.0, 2 * min(upper, lower))
 
 
-def holm(p: Sequence[float]) -> list[float]:
-    """Return the p-values corrected for multiple testing (Holm 1979), in the same order."""
-    values = pd.Series(p, dtype=np.float64).sort_values(kind="stable")
-    # The smallest of m p-values is multiplied by m, the next one by m - 1, and so on; none becomes
-    # smaller than the one before it.
-    multiplied = values * np.arange(len(p), 0, -1)
-    corrected = multiplied.clip(upper=1.0).cummax()
-    return corrected.sort_index().tolist()  # the index is the position in ``p``
-
-
 def shrunk(differences: Floats, errors: Floats) -> Floats:
     """Shrink the differences of prompts, (prompts,), towards their mean, noisy ones more.
 

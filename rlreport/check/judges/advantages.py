@@ -20,6 +20,7 @@ from rlreport.check.laws import (
     Bools,
     Figure,
     figures_by_block,
+    found_in_blocks,
 )
 from rlreport.check.limits import Limit, LimitKind, Limits, Tested
 from rlreport.check.means import mean, median
@@ -297,15 +298,13 @@ def _of_other_groups(check: Check, run: Run, advantages: _Advantages) -> Result:
         ranking = Ranking(
             advantages.error, unit="from the expected value", among=is_apart
         )
-    return check.found(
-        run,
-        severity,
+    return found_in_blocks(
+        check,
+        blocks,
         tested,
         facts,
         ranking,
-        onset=blocks.onset,
-        until=blocks.until,
-        steps=blocks.steps,
+        severity=severity,
     )
 
 

@@ -11,7 +11,7 @@ from rlreport.check import quantities
 from rlreport.check.check import FAILURES, Check, Need, severity_of
 from rlreport.check.evidence import Ranking
 from rlreport.check.finding import Facts, Rank, Result, Severity
-from rlreport.check.laws import Figure, figures_by_block
+from rlreport.check.laws import Figure, figures_by_block, found_in_blocks
 from rlreport.check.limits import Limit, LimitKind, Limits
 from rlreport.check.quantities import LimitedFigure
 from rlreport.check.run import Run
@@ -163,9 +163,9 @@ def _judge_blocks(check: Check, run: Run, returns: str, error: str) -> Result:
     )
     if not all(one.met for one in tested):
         return Result(tested=tested)
-    return check.found(
-        run,
-        Severity.WARNING,
+    return found_in_blocks(
+        check,
+        blocks,
         tested,
         {
             "kind": "blocks",
@@ -174,9 +174,6 @@ def _judge_blocks(check: Check, run: Run, returns: str, error: str) -> Result:
             "worst": run.limits.value(limits.worst),
         },
         Ranking(np.abs(run.column(f"{error}_mean")), among=has_error),
-        onset=blocks.onset,
-        until=blocks.until,
-        steps=blocks.steps,
     )
 
 

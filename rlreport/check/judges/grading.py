@@ -20,7 +20,7 @@ from rlreport.check.laws import (
     Figure,
     blocks,
     figures_by_block,
-    share_difference_z,
+    found_in_blocks,
 )
 from rlreport.check.limits import Limit, LimitKind, Limits
 from rlreport.check.means import mean
@@ -28,6 +28,7 @@ from rlreport.check.progress import SAME_REWARD
 from rlreport.check.run import Run, once_per_run
 from rlreport.check.windows import Window
 from rlreport.figures.ragged import Floats, Ints
+from rlreport.figures.significance import share_difference_z
 
 # With fewer values, the best reward is simply that of a right answer
 LEAST_VALUES = 3
@@ -208,15 +209,13 @@ def grader_inconsistent(check: Check, run: Run) -> Result:
     by_block = figures_by_block(run, share_of_sets)
     if not by_block.is_violated:
         by_block = BlockFigures(run, (whole,), (of_run,), since_first=False)
-    return check.found(
-        run,
-        Severity.WARNING if _is_rule_based(run) else Severity.INFO,
-        [tested],
+    return found_in_blocks(
+        check,
+        by_block,
+        (tested,),
         {"sets": equal.unequal_count, "of": equal.set_count},
         Ranking(equal.spread, among=equal.is_unequal),
-        onset=by_block.onset,
-        until=by_block.until,
-        steps=by_block.steps,
+        severity=Severity.WARNING if _is_rule_based(run) else Severity.INFO,
     )
 
 

@@ -23,8 +23,7 @@ from rlreport.check.laws import (
     Figure,
     blocks,
     figures_by_block,
-    holm,
-    share_difference_z,
+    found_in_blocks,
     with_start,
 )
 from rlreport.check.limits import Limit, LimitKind, Limits
@@ -33,6 +32,7 @@ from rlreport.check.progress import SAME_REWARD
 from rlreport.check.run import Run, once_per_run
 from rlreport.check.windows import Window
 from rlreport.figures.ragged import Floats
+from rlreport.figures.significance import holm, share_difference_z
 from rlreport.text.messages import translatable
 
 LABEL = Need("ground_truth and response", ("label_hit",))
@@ -167,7 +167,7 @@ def label_lost(check: Check, run: Run) -> Result:
     if before < limits.first:
         return Result()
     losses = np.full(len(windows), np.nan)
-    p_values = np.full(len(windows), np.nan)
+    p_values: dict[int, float] = {}
     normal = NormalDist()
     for i in enough[1:]:
         share, count = shares[i]
@@ -175,7 +175,9 @@ def label_lost(check: Check, run: Run) -> Result:
         z = share_difference_z(*shares[first], share, count)
         if round(count * (1 - share)) >= limits.misses:
             p_values[i] = normal.cdf(z)
-    is_significant = holm(p_values, normal.cdf(-limits.z))
+    is_significant = np.zeros(len(windows), bool)
+    corrected = np.array(holm([*p_values.values()]))
+    is_significant[[*p_values]] = corrected <= normal.cdf(-limits.z)
     figures = [
         Figure(loss, bool(significant and loss > limits.loss))
         for loss, significant in zip(losses, is_significant, strict=True)
@@ -186,10 +188,10 @@ def label_lost(check: Check, run: Run) -> Result:
     tested = run.limits.test(_LabelLost.loss, ">", float(np.nanmax(losses)))
     if not by_block.is_violated:
         return Result(tested=(tested,))
-    return check.found(
-        run,
-        Severity.CRITICAL,
-        [tested],
+    return found_in_blocks(
+        check,
+        by_block,
+        (tested,),
         {"share": mean(of.hit[by_block.rows & of.is_best]), "before": before},
         Ranking(
             run.column("reward"),
@@ -197,9 +199,7 @@ def label_lost(check: Check, run: Run) -> Result:
             among=of.is_best & (of.hit == 0),
             at_end=True,
         ),
-        onset=by_block.onset,
-        until=by_block.until,
-        steps=by_block.steps,
+        severity=Severity.CRITICAL,
     )
 
 
@@ -252,10 +252,10 @@ def label_reward_mismatch(check: Check, run: Run) -> Result:
     rows = by_block.rows
     overpaid = of.is_best & (of.hit == 0)
     unpaid = of.is_low & (of.hit == 1)
-    return check.found(
-        run,
-        Severity.WARNING,
-        [tested],
+    return found_in_blocks(
+        check,
+        by_block,
+        (tested,),
         {
             "share": mean(of.hit[rows & of.is_best]),
             "low": mean(of.hit[rows & of.is_low]),
@@ -263,9 +263,6 @@ def label_reward_mismatch(check: Check, run: Run) -> Result:
         Ranking(
             run.column("reward"), unit="reward", among=overpaid | unpaid, at_end=True
         ),
-        onset=by_block.onset,
-        until=by_block.until,
-        steps=by_block.steps,
     )
 
 
@@ -327,10 +324,10 @@ def rewards_shifted(check: Check, run: Run) -> Result:
     is_judged = by_block.rows & np.isfinite(gains)
     here = mean(of.hit[is_judged])
     largest = float(by_block.values[by_block.violated].max())
-    return check.found(
-        run,
-        Severity.CRITICAL,
-        [run.limits.test(_RewardsShifted.gain, ">", largest)],
+    return found_in_blocks(
+        check,
+        by_block,
+        (run.limits.test(_RewardsShifted.gain, ">", largest),),
         {
             "kind": "before" if away > 0 else "after",
             "away": abs(away),
@@ -338,12 +335,11 @@ def rewards_shifted(check: Check, run: Run) -> Result:
             "here": here,
         },
         Ranking(run.column("reward"), unit="reward", among=gains == 1, at_end=True),
-        onset=by_block.onset,
-        until=by_block.until,
-        steps=by_block.steps,
+        severity=Severity.CRITICAL,
     )
 
 
+@once_per_run
 def _gains_by_distance(run: Run) -> dict[int, Floats]:
     """Return distance k -> hit of row i − k minus that of row i, for best rows i; NaN elsewhere.
 
@@ -447,19 +443,16 @@ def right_answers_unpaid(check: Check, run: Run) -> Result:
     )
     if not by_block.is_violated:
         return Result(tested=(tested,))
-    return check.found(
-        run,
-        Severity.WARNING,
-        [tested],
+    return found_in_blocks(
+        check,
+        by_block,
+        (tested,),
         {
             "share": mean(of.hit[by_block.rows]),
             "low": by_block.steps[0],
             "high": by_block.steps[-1],
         },
         Ranking(of.hit, among=of.hit == 1, at_end=True),
-        onset=by_block.onset,
-        until=by_block.until,
-        steps=by_block.steps,
     )
 
 
@@ -505,10 +498,10 @@ def format_rewarded(check: Check, run: Run) -> Result:
     )
     if not by_block.is_violated:
         return Result(tested=(tested,))
-    return check.found(
-        run,
-        Severity.INFO,
-        [tested],
+    return found_in_blocks(
+        check,
+        by_block,
+        (tested,),
         {"share": mean(of.hit[by_block.rows & of.is_low])},
         Ranking(
             run.column("reward"),
@@ -517,7 +510,5 @@ def format_rewarded(check: Check, run: Run) -> Result:
             among=of.is_low & (of.hit == 1),
             at_end=True,
         ),
-        onset=by_block.onset,
-        until=by_block.until,
-        steps=by_block.steps,
+        severity=Severity.INFO,
     )

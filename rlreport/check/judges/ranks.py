@@ -11,12 +11,12 @@ import pandas as pd
 from rlreport.check.check import Check
 from rlreport.check.evidence import Ranking
 from rlreport.check.finding import Facts, Rank, Result, Severity
-from rlreport.check.laws import holm, two_sided_p
 from rlreport.check.limits import Limit, LimitKind, Limits, Tested
 from rlreport.check.means import mean
 from rlreport.check.run import Run
 from rlreport.check.sources import Sources, sources_of
 from rlreport.figures.ragged import Floats
+from rlreport.figures.significance import holm, two_sided_p
 from rlreport.figures.turns import Ending
 from rlreport.text.messages import format_message, translatable
 
@@ -116,9 +116,9 @@ def rank_differs(check: Check, run: Run) -> Result:
     if sources is None:
         return check.not_run(check.needs_also)
     differences = _differences(run, sources)
-    p_values = np.array([two_sided_p(one.z) for one in differences])
+    p_values = [two_sided_p(one.z) for one in differences]
     level = two_sided_p(run.limits.value(_RankDiffers.z))
-    is_sure = holm(p_values, level)
+    is_sure = np.array(holm(p_values)) <= level
     tested = [_test_effect(run, one) for one in differences]
     found = [
         (one, test)

@@ -16,6 +16,7 @@ from rlreport.check.laws import (
     Bools,
     Figure,
     figures_by_block,
+    found_in_blocks,
 )
 from rlreport.check.limits import Limit, LimitKind, Limits
 from rlreport.check.means import mean
@@ -90,15 +91,12 @@ def reference_is_policy(check: Check, run: Run) -> Result:
     tested = run.limits.test(limits.share, ">", largest_share)
     if not blocks.is_violated:
         return Result(tested=(tested,))
-    return check.found(
-        run,
-        Severity.WARNING,
-        [tested],
+    return found_in_blocks(
+        check,
+        blocks,
+        (tested,),
         {"kind": "rollouts", "share": mean(is_same[blocks.rows])},
         Ranking(largest, highest=False, unit="nats", among=is_same == 1),
-        onset=blocks.onset,
-        until=blocks.until,
-        steps=blocks.steps,
     )
 
 

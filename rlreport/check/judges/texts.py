@@ -21,6 +21,7 @@ from rlreport.check.laws import (
     Figure,
     blocks,
     figures_by_block,
+    found_in_blocks,
 )
 from rlreport.check.limits import Limit, LimitKind, Limits
 from rlreport.check.means import mean
@@ -107,15 +108,13 @@ def garbled(check: Check, run: Run) -> Result:
     }
     # A run that learns with such texts from the start has a model that writes them.
     is_of_model = found.since_first and found.until is None and progress.learned(run)
-    return check.found(
-        run,
-        Severity.INFO if is_of_model else Severity.WARNING,
-        [tested],
+    return found_in_blocks(
+        check,
+        found,
+        (tested,),
         facts,
         Ranking(is_garbled, among=is_garbled == 1),
-        onset=found.onset,
-        until=found.until,
-        steps=found.steps,
+        severity=Severity.INFO if is_of_model else Severity.WARNING,
     )
 
 
@@ -199,15 +198,12 @@ def copied_responses(check: Check, run: Run) -> Result:
     is_shown = found.rows & (is_copy == 1)
     if not found.is_violated or _is_certain(run, is_shown, since=found.since_first):
         return Result(tested=(tested,))
-    return check.found(
-        run,
-        Severity.WARNING,
-        [tested],
+    return found_in_blocks(
+        check,
+        found,
+        (tested,),
         {"share": mean(is_copy[found.rows]), "chars": int(limits.chars)},
         Ranking(run.column("response_chars"), unit="characters", among=is_shown),
-        onset=found.onset,
-        until=found.until,
-        steps=found.steps,
     )
 
 
@@ -313,15 +309,13 @@ def answers_other_prompt(check: Check, run: Run) -> Result:
     for fits, is_violated in zip(fits_of_blocks, found.violated, strict=True):
         for fit in fits if is_violated else ():
             at_other[fit.row] = float(fit.fits_other)
-    return check.found(
-        run,
-        Severity.CRITICAL if found.since_first else Severity.INFO,
-        [tested],
+    return found_in_blocks(
+        check,
+        found,
+        (tested,),
         {"share": mean(at_other)},
         Ranking(at_other, among=at_other == 1),
-        onset=found.onset,
-        until=found.until,
-        steps=found.steps,
+        severity=Severity.CRITICAL if found.since_first else Severity.INFO,
     )
 
 
