@@ -82,6 +82,7 @@ class Onset:
     step: int
     low: int
     high: int
+    from_start: bool = False  # whether it was there from the first step of the run on
 
 
 @dataclass(frozen=True, slots=True)

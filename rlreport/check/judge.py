@@ -162,7 +162,7 @@ def judge(run: Run, muted: Mapping[str, str] | None = None) -> Judged[Finding]:
     if several is not None and several.id not in reasons:
         return _not_judged(run, several)
     outcome = _run_all(run)
-    found = outcome.findings()
+    found = [_from_start(finding, run) for finding in outcome.findings()]
     ordered = _order([one for one in found if one.id not in reasons], run)
     serious = [finding for finding in ordered if finding.severity is not Severity.INFO]
     leading = [finding.id for finding in serious if not finding.explained_by]
@@ -184,6 +184,14 @@ def judge(run: Run, muted: Mapping[str, str] | None = None) -> Judged[Finding]:
         one_prompt=_has_one_prompt_a_step(run),
         gained_format=progress.gained_format(run),
     )
+
+
+def _from_start(finding: Finding, run: Run) -> Finding:
+    """Return the finding; its onset says so if it was there from the first step of the run on."""
+    onset = finding.onset
+    if onset is None or onset.step > run.steps[0]:
+        return finding
+    return replace(finding, onset=replace(onset, from_start=True))
 
 
 def _courses(run: Run, judged: Run) -> dict[Quantity, Course]:

@@ -15,7 +15,7 @@ from rlreport.check.course import WATCHED, Course, Quantity
 from rlreport.check.finding import Fact, Facts, Finding, Severity, ToldFinding
 from rlreport.check.pieces import PieceKind
 from rlreport.check.registry import BY_ID
-from rlreport.check.verdict import FIRST_WORDS, Judged, Verdict
+from rlreport.check.verdict import FIRST_WORDS, Judged, ShownExample, Verdict
 from rlreport.text.messages import (
     clauses,
     format_message,
@@ -123,6 +123,10 @@ def with_sentence(verdict: Verdict) -> Verdict:
             course = lead.title  # which runs they are, and what to do
     return replace(
         verdict,
+        what=first,
+        course_sentence=course,
+        evidence=_evidence_of(lead, verdict),
+        next=sentences([lead.suggestion if lead else "", keep]),
         headline=sentences([first, keep]),
         course_text=course,
         sentence=sentences([first, course, keep]),
@@ -133,6 +137,16 @@ def _lead_of(verdict: Verdict) -> ToldFinding | None:
     for finding in verdict.findings:
         if finding.id == verdict.lead:
             return finding
+    return None
+
+
+def _evidence_of(lead: ToldFinding | None, verdict: Verdict) -> ShownExample | None:
+    """Return the example that shows the lead or, if it has none, one of its effects."""
+    if lead is None:
+        return None
+    for finding in (lead, *verdict.effects_of(lead)):
+        if finding.evidence:
+            return ShownExample(finding.id, 0)
     return None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 from rlreport.check.course import Course, Quantity
 from rlreport.check.curve import Level as CurveLevel
@@ -95,13 +95,24 @@ class Judged(Generic[F]):
         return [other for other in self.findings if other.explained_by == finding.id]
 
 
+class ShownExample(NamedTuple):
+    """An example response of a finding: id of the finding, and index in its evidence."""
+
+    finding: str
+    item: int
+
+
 @dataclass(frozen=True, slots=True)
 class Verdict(Judged[ToldFinding]):
     """The outcome of all checks with its words, which ``check.sentence`` writes."""
 
+    what: str = ""  # level, cause, since when, and the consequence
+    course_sentence: str = ""  # the course of validation or the reward
+    evidence: ShownExample | None = None  # what shows ``what``, None if nothing does
+    next: str = ""  # what to do, and the checkpoint to keep
+    sentence: str = ""  # ``what``, the course and the checkpoint
     headline: str = ""  # what happened, and the checkpoint to keep
     course_text: str = ""  # the course of the rewards
-    sentence: str = ""  # all of it
 
     @classmethod
     def of(
@@ -122,7 +133,9 @@ def findings_json(verdict: Verdict) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         "verdict": {
-            **_fields(verdict, "level", "sentence", "lead", "keep_step"),
+            **_fields(verdict, "level", "sentence", "what", "course_sentence", "next"),
+            "evidence": verdict.evidence and verdict.evidence._asdict(),
+            **_fields(verdict, "lead", "keep_step"),
             "course": [_course_json(course) for course in verdict.courses.values()],
         },
         "findings": [_finding_json(finding) for finding in verdict.findings],
