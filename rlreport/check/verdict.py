@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
+from rlreport.check.checkpoint import Checkpoint
 from rlreport.check.course import Course, Quantity
 from rlreport.check.curve import Level as CurveLevel
 from rlreport.check.finding import (
@@ -51,7 +52,8 @@ class Judged(Generic[F]):
     level: Level
     # id of the most important finding, None if there is no warning or critical finding
     lead: str | None = None
-    keep_step: int | None = None  # step of the last good checkpoint, or None
+    # which one to keep
+    checkpoint: Checkpoint = field(default_factory=Checkpoint)
     # in the order of the report
     findings: list[F] = field(default_factory=list)
     close: tuple[Close, ...] = ()  # checks that found nothing, but not by far
@@ -78,6 +80,11 @@ class Judged(Generic[F]):
     one_prompt: bool = False
     # whether most of the reward's rise is the format of answers, see ``progress.gained_format``
     gained_format: bool = False
+
+    @property
+    def keep_step(self) -> int | None:
+        """Step of the checkpoint to keep, None if none is named."""
+        return self.checkpoint.step
 
     def reaches(self, severity: str) -> bool:
         """Return whether any finding that is not muted has this severity or a worse one."""

@@ -509,10 +509,11 @@ class _WatchedRewardFall(Limits):
     charts=("reward",),
     limits=_WatchedRewardFall,
     title={
-        "apart": "Validation did not rise with the reward: it went from {start:figure} to "
-        "{end:figure}, while the reward rose from {trained_start:figure} to {trained_end:figure}.",
-        "fell": "Validation fell from {best:figure} to {end:figure} (it started at "
-        "{start:figure}).",
+        "apart": "Validation did not rise with the reward: it went from {start:figure}{unit} to "
+        "{end:figure}{unit}, while the reward rose from {trained_start:figure} to "
+        "{trained_end:figure}.",
+        "fell": "Validation fell from {best:figure}{unit} to {end:figure}{unit} (it started at "
+        "{start:figure}{unit}).",
         "second_apart": "The second reward did not rise with the trained one: it went from "
         "{start:figure} to {end:figure}, while the trained one rose from {trained_start:figure} to "
         "{trained_end:figure}.",
@@ -523,10 +524,10 @@ class _WatchedRewardFall(Limits):
     },
     statement={
         "apart": "validation does not follow the reward",
-        "fell": "validation falls to {end:short}",
+        "fell": "validation falls from {best:short}{unit} to {end:short}{unit}",
         "second_apart": "the second reward does not follow the trained one",
-        "second_fell": "the second reward falls to {end:short}",
-        "part_fell": "{part:quoted} falls to {end:short}",
+        "second_fell": "the second reward falls from {best:short} to {end:short}",
+        "part_fell": "{part:quoted} falls from {best:short} to {end:short}",
     },
     why="The policy games or over-fits the reward that it is trained on.",
     suggestion="Keep the checkpoint where it was best; raise the KL coefficient or fix the reward.",
@@ -554,6 +555,7 @@ def watched_reward_fall(check: Check, run: Run) -> Result:
     facts: Facts = {
         "kind": kind if watched.quantity == "validation" else f"second_{kind}",
         **quantities.levels_of(watched),
+        "unit": watched.unit,
         "trained_start": trained.first.value if trained else None,
         "trained_end": trained.last.value if trained else None,
     }
