@@ -117,6 +117,20 @@ def rest_of_course(verdict: Verdict, quantity: Quantity) -> str:
     )
 
 
+def right_answers_sentence(verdict: Verdict) -> str:
+    """Return what the share of right answers did where the gain is their format, else ""."""
+    course = verdict.right_answers
+    if course is None:
+        return ""
+    return message(
+        "{first:percent} of answers were right in {start}, {last:percent} in {end}.",
+        first=course.first.value,
+        start=span(course.first.steps),
+        last=course.last.value,
+        end=span(course.last.steps),
+    )
+
+
 def _way_up(told: _Telling) -> str:
     """Return a sentence on a low before the rise, and on where it ended."""
     low = ""
@@ -317,7 +331,7 @@ def _rise_words(told: _Telling) -> str:
 
 def _with_source(clause: str, told: _Telling) -> str:
     """Return a clause on a reward that rose, with what most of its rise is if that is known."""
-    if told.quantity == "reward" and told.verdict.gained_format:
+    if told.quantity == "reward" and told.verdict.right_answers is not None:
         return message("{clause}, most of it the answer format", clause=clause)
     return clause
 

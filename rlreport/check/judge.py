@@ -19,7 +19,7 @@ from rlreport.check.checkpoint import (
     Checkpoint,
     checkpoint_of,
 )
-from rlreport.check.course import HELD_OUT, Course, Quantity
+from rlreport.check.course import HELD_OUT, Course, Quantity, course_of
 from rlreport.check.events import Event
 from rlreport.check.finding import (
     Close,
@@ -177,7 +177,7 @@ def judge(run: Run, muted: Mapping[str, str] | None = None) -> Judged[Finding]:
         windows=_spans_of_windows(outcome.judged),
         harder_prompts=_became_harder(outcome.comparable, ordered),
         one_prompt=_has_one_prompt_a_step(run),
-        gained_format=progress.gained_format(run),
+        right_answers=_right_answers(run),
     )
 
 
@@ -286,20 +286,21 @@ def _result_of(
     groups without any signal, is a consequence of the death.
     """
     whole = _run_check(check, run, start)
-    finding = whole.finding
     is_divided = check.rank in (Rank.CAUSE, Rank.CONSEQUENCE) and check.id not in LOSSES
-    if death is None or finding is None or not is_divided:
+    if death is None or not is_divided:
         return whole
-    if check.event and finding.onset and finding.onset.high < death.onset:
+    finding = whole.finding
+    if check.event and finding and finding.onset and finding.onset.high < death.onset:
         return whole
     before = _run_check(check, run.between(int(run.steps[0]), death.onset), start)
     if before.finding is None:
-        return replace(whole, finding=_of_death(finding, death, run))
-    return before if check.rank is Rank.CAUSE else whole
+        return whole if finding is None else _of_death(whole, finding, death, run)
+    is_cause = check.rank is Rank.CAUSE
+    return before if is_cause or finding is None else whole
 
 
-def _of_death(finding: Finding, death: Event, run: Run) -> Finding:
-    """Return a finding as a consequence of the death, so that it began no earlier."""
+def _of_death(result: Result, finding: Finding, death: Event, run: Run) -> Result:
+    """Return a result whose finding is a consequence of the death: it began no earlier."""
     has_reward = quantities.reward_course(run) is not None
     onset = finding.onset
     if onset is not None:
@@ -308,12 +309,13 @@ def _of_death(finding: Finding, death: Event, run: Run) -> Finding:
             low=max(onset.low, death.low),
             high=max(onset.high, death.onset),
         )
-    return replace(
+    consequence = replace(
         finding,
         rank=Rank.NOTE if finding.rank is Rank.NOTE else Rank.CONSEQUENCE,
         onset=onset,
         explained_by="reward_collapse" if has_reward else "watched_reward_fall",
     )
+    return replace(result, finding=consequence)
 
 
 def _is_comparable(run: Run, findings: Sequence[Finding]) -> bool:
@@ -348,6 +350,14 @@ def _became_harder(run: Run, findings: list[Finding]) -> bool:
             return False
     explanation = explanation_of_fall(run)
     return explanation is not None and explanation["kind"] == "prompts"
+
+
+def _right_answers(run: Run) -> Course | None:
+    """Return the share of right answers where most of the reward's rise is their format."""
+    if not progress.gained_format(run):
+        return None
+    series = quantities.series_by_step(run, "label_hit")
+    return course_of(series, "label_hit_mean")
 
 
 def _has_one_prompt_a_step(run: Run) -> bool:

@@ -78,8 +78,9 @@ class Judged(Generic[F]):
     harder_prompts: bool = False
     # whether most steps have a single prompt, not the same at all steps
     one_prompt: bool = False
-    # whether most of the reward's rise is the format of answers, see ``progress.gained_format``
-    gained_format: bool = False
+    # the share of right answers, if most of the reward's rise is the format of answers that were
+    # right before, see ``progress.gained_format``; else None
+    right_answers: Course | None = None
 
     @property
     def keep_step(self) -> int | None:
