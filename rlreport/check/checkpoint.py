@@ -71,7 +71,7 @@ def checkpoint_of(run: Run, findings: list[Finding]) -> Checkpoint:
     quantity = _decisive_quantity(run, before)
     course = quantities.courses(before).get(quantity)
     if course is None or not _is_gain(run, before, course, quantity):
-        if spoiling:
+        if spoiling or changes:
             return _nothing_before(spoiling, since_change=bool(changes))
         return _without_gain(run, course)
     declined = course.slipped and not any(

@@ -373,7 +373,7 @@ def _not_judged(run: Run, several: Finding) -> Judged[Finding]:
     return replace(
         _about_run(run),
         lead=several.id,
-        checkpoint=Checkpoint(why=message("the log has several runs")),
+        checkpoint=Checkpoint(why=message("it has several runs")),
         findings=[several],
         not_run=[NotRun(name, needs) for name in others],
     )
