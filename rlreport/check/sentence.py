@@ -11,10 +11,12 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
+from rlreport.check.advice import Advice, Setup, advice_for
 from rlreport.check.course import WATCHED, Course, Quantity
 from rlreport.check.finding import Fact, Facts, Finding, Severity, ToldFinding
 from rlreport.check.pieces import PieceKind
 from rlreport.check.registry import BY_ID
+from rlreport.check.settings import Remedy
 from rlreport.check.verdict import FIRST_WORDS, Judged, Verdict
 from rlreport.text.messages import (
     clauses,
@@ -28,16 +30,43 @@ from rlreport.text.messages import (
 from rlreport.text.numbers import short
 
 
-def with_texts(judged: Judged[Finding], sample_note: str = "") -> Verdict:
+def with_texts(
+    judged: Judged[Finding], sample_note: str = "", setup: Setup | None = None
+) -> Verdict:
     """Return the verdict with its sentence and its findings' texts.
 
-    ``sample_note`` says in which responses phrases were counted, "" if in all.
+    Args:
+        judged: the outcome of all checks.
+        sample_note: in which responses phrases were counted, "" if in all.
+        setup: how the run was trained, for advice; by default unknown.
     """
+    setup = setup or Setup()
 
     def tell(finding: Finding) -> ToldFinding:
-        return _told(finding, sample_note)
+        excluded = _excluded(finding, judged.findings)
+        check = BY_ID[finding.id]
+        advice = advice_for(check, finding.facts, setup, excluded)
+        return _told(finding, sample_note, advice)
 
     return with_sentence(Verdict.of(judged, tell))
+
+
+def _excluded(finding: Finding, findings: Sequence[Finding]) -> frozenset[Remedy]:
+    """Return what the advice on a finding may not say because of the other findings.
+
+    It may not undo what the advice on more important ones says.
+    """
+    excluded: set[Remedy] = set()
+    is_earlier = True
+    for other in findings:
+        if other.id == finding.id:
+            is_earlier = False
+        elif other.severity is not Severity.INFO:
+            check = BY_ID[other.id]
+            excluded.update(check.rules_out)
+            if is_earlier:
+                excluded |= check.opposites(other.facts)
+    return frozenset(excluded)
 
 
 def translatable_title(finding: Mapping[str, Any], title: str) -> str:
@@ -62,7 +91,7 @@ class _CourseClause(NamedTuple):
     clause: str
 
 
-def _told(finding: Finding, sample_note: str) -> ToldFinding:
+def _told(finding: Finding, sample_note: str, advice: Advice) -> ToldFinding:
     check = BY_ID[finding.id]
     sample = ""
     if sample_note and not finding.facts.keys().isdisjoint(check.sampled):
@@ -74,7 +103,8 @@ def _told(finding: Finding, sample_note: str) -> ToldFinding:
         clause=check.format_statement(finding.facts),
         why=message(check.why),
         sample=sample,
-        suggestion=message(check.suggestion),
+        suggestion=advice.text,
+        settings=advice.settings,
         source=message(check.source),
     )
 
