@@ -11,9 +11,10 @@ from __future__ import annotations
 import math
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import product
 
 from rlreport.about.secrets import Scalar
 from rlreport.check.check import Check
@@ -114,7 +115,7 @@ def sole_framework(
     owners = {form: one.name for one in FRAMEWORKS.values() for form in one.formats}
     owners |= {form: form for form in OTHER_FORMATS}
     marked = {owners[form] for form in formats if form in owners}
-    marked |= _marked_by(entries) | marked_frameworks(metrics)
+    marked |= _marked_by(entries) | _marked_by_metrics(list(metrics))
     if len(marked) != 1:
         return None
     (name,) = marked
@@ -136,6 +137,20 @@ def _marked_by(entries: Mapping[str, Scalar]) -> set[str]:
         for name, framework in FRAMEWORKS.items()
         if set.intersection(*(groups[mark] for mark in framework.marks))
     }
+
+
+def _marked_by_metrics(metrics: Sequence[str]) -> set[str]:
+    """Return the frameworks that log metrics with such names, also those not in the table."""
+    others = marked_frameworks(metrics) - set(FRAMEWORKS)
+    marked = {
+        framework.name
+        for framework in FRAMEWORKS.values()
+        if any(
+            name.startswith(mark) or f"/{mark}" in name
+            for name, mark in product(metrics, framework.metrics)
+        )
+    }
+    return marked | others
 
 
 def _split_entries(
@@ -291,7 +306,7 @@ class _Now:
 
     def higher(self) -> Advice | None:
         if self.key.switches and _state(self.key, self.values) is False:
-            return self._with_switch()
+            return self._with_switch() if self.kind in OFF else None
         if self.is_zero and self.kind in OFF:
             return self._above_zero()
         # null is no limit, and what is no number cannot be raised.
@@ -306,7 +321,7 @@ class _Now:
         return self._told(translatable("Raise `{key}`"))
 
     def above_zero(self) -> Advice | None:
-        return self._above_zero() if self.is_zero else None
+        return self._above_zero() if self.is_zero and self.kind in OFF else None
 
     def enable(self) -> Advice | None:
         if _is_on(self.value):

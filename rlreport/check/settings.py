@@ -144,6 +144,7 @@ class Framework:
         version: the version and the commit whose source was read.
         formats: ids of the log formats that only this framework writes.
         marks: names (also of groups of settings) that together tell the framework.
+        metrics: how names of trainer metrics begin that only this framework logs.
         keys: kind -> settings of this kind, preferred ones first.
     """
 
@@ -152,6 +153,7 @@ class Framework:
     source: str  # the files in which the names are declared
     formats: tuple[str, ...]
     marks: tuple[str, ...]
+    metrics: tuple[str, ...] = ()
     keys: Mapping[SettingKind, Keys]
 
 
@@ -196,6 +198,7 @@ TRL = Framework(
     source="trl/trainer/grpo_config.py, trl/experimental/async_grpo/async_grpo_config.py",
     formats=("trl",),
     marks=("num_generations", "beta"),
+    metrics=("completions/clipped_ratio", "clip_ratio/region_mean"),
     keys={
         K.STEP_SIZE: _key("learning_rate", 1e-6),
         K.KL: _key("beta", 0.0),
@@ -230,6 +233,7 @@ VERL = Framework(
     "verl/experimental/reward_loop/reward_manager/dapo.py",
     formats=("verl",),
     marks=("actor_rollout_ref",),
+    metrics=("val-core/",),
     keys={
         K.STEP_SIZE: _key(f"{_ACTOR}.optim.lr", 1e-6),
         K.KL: (
@@ -284,6 +288,7 @@ OPENRLHF = Framework(
     source="openrlhf/cli/train_ppo_ray.py",
     formats=(),
     marks=("rollout.n_samples_per_prompt", "algo.kl.init_coef"),
+    metrics=("train/ppo_clip_ratio",),
     keys={
         K.STEP_SIZE: _key("--actor.adam.lr", 1e-6),
         K.KL: _key("--algo.kl.init_coef", 0.01),
@@ -319,6 +324,7 @@ PRIME_RL = Framework(
     source="packages/prime-rl-configs/src/prime_rl/configs/{trainer,orchestrator,algorithm}.py",
     formats=("prime_rl_tokens",),
     marks=("orchestrator", "trainer"),
+    metrics=("train/agg/",),
     keys={
         K.STEP_SIZE: _key("trainer.optim.lr", 1e-6),
         K.CLIP: _key("trainer.loss.dppo_mask_high", 0.2),
@@ -392,6 +398,7 @@ SKYRL = Framework(
     source="skyrl/train/config/config.py",
     formats=("skyrl",),
     marks=("generator.n_samples_per_prompt", _ALGORITHM),
+    metrics=("reward/avg_raw_reward",),
     keys={
         K.STEP_SIZE: _key("trainer.policy.optimizer_config.lr", 1e-6),
         K.KL: (
@@ -450,6 +457,7 @@ NEMO_RL = Framework(
     source="examples/configs/grpo_math_1B.yaml, examples/configs/ppo_math_1B.yaml",
     formats=("nemo_rl",),
     marks=("grpo.num_generations_per_prompt", "loss_fn"),
+    metrics=("train/token_mult_prob_error",),
     keys={
         K.STEP_SIZE: (
             SettingKey(
@@ -498,6 +506,7 @@ AREAL = Framework(
     source="areal/api/cli_args.py",
     formats=("areal",),
     marks=("gconfig", "actor"),
+    metrics=("ppo_actor/task_reward/",),
     keys={
         K.STEP_SIZE: _key("actor.optimizer.lr", 1e-3),
         K.KL: _key("actor.kl_ctl", 0.1),
@@ -534,6 +543,7 @@ ROLL = Framework(
     "roll/pipeline/rlvr/rlvr_config.py, roll/pipeline/agentic/agentic_config.py",
     formats=("roll", "roll_agentic"),
     marks=("actor_train", "actor_infer"),
+    metrics=("val_correct/all/mean", "actor_train/grad_norm"),
     keys={
         K.STEP_SIZE: _key("actor_train.training_args.learning_rate"),
         K.KL: (
