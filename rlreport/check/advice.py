@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import product
+from itertools import chain, product
 
 from rlreport.about.secrets import Scalar
 from rlreport.check.check import Check
@@ -112,9 +112,7 @@ def sole_framework(
         entries: dotted name -> value of its configuration.
         metrics: names of its trainer metrics.
     """
-    owners = {form: one.name for one in FRAMEWORKS.values() for form in one.formats}
-    owners |= {form: form for form in OTHER_FORMATS}
-    marked = {owners[form] for form in formats if form in owners}
+    marked = _marked_by_formats(set(formats))
     marked |= _marked_by(entries) | _marked_by_metrics(list(metrics))
     if len(marked) != 1:
         return None
@@ -122,9 +120,19 @@ def sole_framework(
     return name if name in FRAMEWORKS else None
 
 
+def _marked_by_formats(formats: set[str]) -> set[str]:
+    """Return the frameworks that write these log formats, also those not in the table."""
+    marked = {
+        framework.name
+        for framework in FRAMEWORKS.values()
+        if not formats.isdisjoint(framework.formats)
+    }
+    return marked | formats.intersection(OTHER_FORMATS)
+
+
 def _marked_by(entries: Mapping[str, Scalar]) -> set[str]:
     """Return the frameworks all of whose marks a configuration has, in one group."""
-    marks = {mark for one in FRAMEWORKS.values() for mark in one.marks}
+    marks = set(chain.from_iterable(one.marks for one in FRAMEWORKS.values()))
     groups: defaultdict[str, set[str]] = defaultdict(set)  # of each mark
     for parts, _ in _split_entries(entries):
         for start in range(len(parts)):
@@ -132,25 +140,22 @@ def _marked_by(entries: Mapping[str, Scalar]) -> set[str]:
                 mark = ".".join(parts[start:stop])
                 if mark in marks:
                     groups[mark].add(".".join(parts[:start]))
-    return {
-        name
-        for name, framework in FRAMEWORKS.items()
-        if set.intersection(*(groups[mark] for mark in framework.marks))
-    }
+    marked = set()
+    for name, framework in FRAMEWORKS.items():
+        groups_of_marks = [groups[mark] for mark in framework.marks]
+        if set.intersection(*groups_of_marks):
+            marked.add(name)
+    return marked
 
 
 def _marked_by_metrics(metrics: Sequence[str]) -> set[str]:
     """Return the frameworks that log metrics with such names, also those not in the table."""
-    others = marked_frameworks(metrics) - set(FRAMEWORKS)
-    marked = {
-        framework.name
-        for framework in FRAMEWORKS.values()
-        if any(
-            name.startswith(mark) or f"/{mark}" in name
-            for name, mark in product(metrics, framework.metrics)
-        )
-    }
-    return marked | others
+    marked = marked_frameworks(metrics) - set(FRAMEWORKS)
+    for framework in FRAMEWORKS.values():
+        for name, mark in product(metrics, framework.metrics):
+            if name.startswith(mark) or f"/{mark}" in name:
+                marked.add(framework.name)
+    return marked
 
 
 def _split_entries(
