@@ -37,8 +37,10 @@ VALUES = [*NUMBERS, None, True, False, *TEXTS]
 
 def of_kind(kind: SettingKind) -> set[str]:
     """Return the names of all settings of a kind."""
-    keys = chain.from_iterable(one.keys.get(kind, ()) for one in FRAMEWORKS.values())
-    return {key.name for key in keys}
+    names = set[str]()
+    for framework in FRAMEWORKS.values():
+        names.update(key.name for key in framework.keys.get(kind, ()))
+    return names
 
 
 EPOCHS = of_kind(SettingKind.EPOCHS)
@@ -175,6 +177,19 @@ def test_plain_words_remain_without_a_framework():
                 "algorithm.kl_ctrl.kl_coef": 0.001,
             },
             "Raise `algorithm.kl_ctrl.kl_coef` (0.001 here).",
+        ),
+        (
+            "kl_explosion",
+            "AReaL",
+            {"actor.kl_ctl": 0.0},
+            "Set `actor.kl_ctl` above 0 (0 here: there is no KL penalty); it counts only with "
+            "`ref.path`.",
+        ),
+        (
+            "kl_explosion",
+            "AReaL",
+            {"actor.kl_ctl": 0.01, "ref.path": "models/base"},
+            "Raise `actor.kl_ctl` (0.01 here).",
         ),
         (
             "kl_explosion",

@@ -317,12 +317,6 @@ class _Now:
         # null is no limit, and what is no number cannot be raised.
         if self.number is None and (self.is_logged or self.key.no_limit):
             return None
-        if self.key.switches and _state(self.key, self.values) is None:
-            return self._told(
-                translatable("Raise `{key}`"),
-                translatable("it counts only with `{switch}`"),
-                switch=self.key.switches[0],
-            )
         return self._told(translatable("Raise `{key}`"))
 
     def above_zero(self) -> Advice | None:
@@ -351,28 +345,32 @@ class _Now:
             return None
         return self._told(translatable("See `{key}`"))
 
-    def _told(self, literal: str, remark: str = "", **places: str) -> Advice:
+    def _told(self, literal: str, **places: str) -> Advice:
         """Return the sentence with the value, if it is known and short."""
         text = message(literal, key=self.key.name, **places)
         shown = _shown(self.value) if self.is_logged else None
         if shown is not None:
             text = message("{text} ({value} here)", text=text, value=shown)
-        if remark:
-            text = message(
-                "{text}; {remark}", text=text, remark=message(remark, **places)
-            )
         value = self.value if shown is not None else None
-        setting = Setting(self.key.name, value)
+        return self._ended(text, Setting(self.key.name, value))
+
+    def _ended(self, text: str, setting: Setting) -> Advice:
+        """Return the sentence, and what else it needs unless that is known to be on."""
+        if self.key.switches and _state(self.key, self.values) is None:
+            switch = self.key.switches[0]
+            text = message(
+                "{text}; it counts only with `{switch}`", text=text, switch=switch
+            )
         return Advice(message("{text}.", text=text), (setting,))
 
     def _above_zero(self) -> Advice:
         text = message(
-            "Set `{key}` above 0 ({value} here: {missing}).",
+            "Set `{key}` above 0 ({value} here: {missing})",
             key=self.key.name,
             value=_shown(self.value) or "0",
             missing=message(OFF[self.kind]),
         )
-        return Advice(text, (Setting(self.key.name, self.value),))
+        return self._ended(text, Setting(self.key.name, self.value))
 
     def _with_switch(self) -> Advice:
         switch = self.key.switches[0]

@@ -198,7 +198,7 @@ TRL = Framework(
     (
         "trl/trainer/grpo_config.py",
         "trl/experimental/async_grpo/async_grpo_config.py",
-        "docs/source/paper_index.md",
+        "src/transformers/training_args.py",  # of transformers, 00349ae87
     ),
     formats=("trl",),
     marks=("num_generations", "beta"),
