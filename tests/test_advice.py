@@ -18,6 +18,7 @@ from rlreport.check.registry import BY_ID, CHECKS
 from rlreport.check.sentence import with_texts
 from rlreport.check.settings import (
     FRAMEWORKS,
+    OTHER,
     Framework,
     Move,
     Remedy,
@@ -35,10 +36,13 @@ TEXTS = "0 1 1e-6 null true False token a/b.py 0.5,5.0 ${a.b} [text]".split()
 VALUES = [*NUMBERS, None, True, False, *TEXTS]
 
 
+ALL = {**FRAMEWORKS, OTHER.name: OTHER}
+
+
 def of_kind(kind: SettingKind) -> set[str]:
     """Return the names of all settings of a kind."""
     names = set[str]()
-    for framework in FRAMEWORKS.values():
+    for framework in ALL.values():
         names.update(key.name for key in framework.keys.get(kind, ()))
     return names
 
@@ -83,9 +87,9 @@ def advice_on(check_id: str, setup: Setup, excluded=(), **facts) -> Advice:
     return advice_for(BY_ID[check_id], facts, setup, frozenset(excluded))
 
 
-@pytest.mark.parametrize("name", FRAMEWORKS)
+@pytest.mark.parametrize("name", ALL)
 def test_no_advice_on_a_setting_contradicts_the_value_that_it_tells(name: str):
-    framework = FRAMEWORKS[name]
+    framework = ALL[name]
     check = BY_ID["ratio_drift"]
     setups = [Setup(name, values_of(framework, value)) for value in VALUES]
     for kind, move in product(SettingKind, Move):
@@ -101,9 +105,9 @@ def refuse_wrong_setting(advice: Advice, value: object) -> None:
         assert setting.value in (value, None)
 
 
-@pytest.mark.parametrize("name", FRAMEWORKS)
+@pytest.mark.parametrize("name", ALL)
 def test_no_check_gives_advice_that_contradicts_the_configuration(name: str):
-    setups = [Setup(name, values_of(FRAMEWORKS[name], value)) for value in VALUES]
+    setups = [Setup(name, values_of(ALL[name], value)) for value in VALUES]
     for check, setup in product(CHECKS, setups):
         for kind in kinds_of(check):
             advice = advice_for(check, {"kind": kind}, setup)
@@ -125,11 +129,25 @@ def test_a_sentence_that_contradicts_its_value_would_be_found():
             refuse_contradiction(Advice(text))
 
 
-def test_plain_words_remain_without_a_framework():
+def test_plain_words_remain_without_a_framework_and_settings_of_a_common_name():
     for check in CHECKS:
         for kind in kinds_of(check):
-            advice = advice_for(check, {"kind": kind}, Setup(None, {"beta": 0.1}))
+            advice = advice_for(check, {"kind": kind}, Setup(None, {"my_beta": 1}))
             assert advice == Advice(check.suggestion)
+
+
+def test_settings_of_other_frameworks_are_named_as_their_configuration_names_them():
+    entries = {"ppo_epochs": 8, "learning_rate": 1e-5, "max_grad_norm": 0}
+    other = Setup(None, entries)
+    assert advice_on("ratio_drift", other).text == "Lower `ppo_epochs` (8 here)."
+    one_epoch = Setup(None, {**entries, "ppo_epochs": 1})
+    advice = advice_on("ratio_drift", one_epoch)
+    assert advice.text == "Lower `learning_rate` (1e-5 here)."
+    # It has no setting for the KL penalty, so that the next remedy counts.
+    advice = advice_on("kl_explosion", other, kind="level")
+    assert advice.text == "Lower `learning_rate` (1e-5 here)."
+    two_rates = Setup(None, {"actor.lr": 1e-6, "critic.lr": 1e-5})
+    assert advice_on("ratio_drift", two_rates).text == BY_ID["ratio_drift"].suggestion
 
 
 @pytest.mark.parametrize(

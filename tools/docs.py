@@ -14,7 +14,7 @@ import click
 
 from rlreport.check.check import Check
 from rlreport.check.registry import CHECKS, LIMITS
-from rlreport.check.settings import FRAMEWORKS, SettingKey, SettingKind
+from rlreport.check.settings import FRAMEWORKS, OTHER, SettingKey, SettingKind
 from rlreport.cli.main import main
 from rlreport.columns import (
     PROMPT_COLUMNS,
@@ -227,9 +227,10 @@ _ADVICE_HEAD = """# Settings that advice names
 What a finding advises, and the line "Next" of the verdict, name the setting of the framework that
 trained the run, and the value that it has in the run's [configuration](usage.md): "Lower
 `actor_rollout_ref.actor.ppo_epochs` (8 here)." The format of the logs, names in the configuration
-or names of metrics tell the framework; if they are those of two, or of none in this table, advice
-is in plain words. A setting whose value leaves nothing to do (one epoch per batch, a filter that is
-on) is passed over for the next. How to add a framework: [extending](extending.md).
+or names of metrics tell the framework. If they are those of two, or of none in this table, only
+settings are named that the configuration has by a name that is common to many trainers, and else
+advice is in plain words. A setting whose value leaves nothing to do (one epoch per batch, a filter
+that is on) is passed over for the next. How to add a framework: [extending](extending.md).
 
 Names were read from these sources. A kind that a row lacks has no setting there.
 """
@@ -245,7 +246,7 @@ def advice_page() -> str:
         ),
     )
     parts = [_ADVICE_HEAD, versions]
-    for framework in FRAMEWORKS.values():
+    for framework in (*FRAMEWORKS.values(), OTHER):
         rows = (
             (kind.value, _setting_names(framework.keys[kind]))
             for kind in SettingKind

@@ -2,8 +2,8 @@
 
 A check declares remedies (``Check.advice``): kinds of settings, and what to do with them. The first
 is told that the framework has a setting for, that the run's configuration allows, and that no other
-finding rules out. Nothing is guessed: without marks of exactly one framework, or without a setting,
-the plain words of the check remain.
+finding rules out. Nothing is guessed: without marks of exactly one framework, only settings of the
+configuration are named that are called the same everywhere. Without any, the plain words remain.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from rlreport.check.finding import Facts, Setting
 from rlreport.check.settings import (
     FRAMEWORKS,
     OFF,
+    OTHER,
     OTHER_FORMATS,
     Framework,
     Keys,
@@ -56,9 +57,9 @@ class Setup:
     entries: Mapping[str, Scalar] = field(default_factory=dict)
 
     @cached_property
-    def table(self) -> Framework | None:
-        """The settings of the framework, None if they are unknown."""
-        return FRAMEWORKS.get(self.framework or "")
+    def table(self) -> Framework:
+        """The framework with its settings, or with those that others have by a common name."""
+        return FRAMEWORKS.get(self.framework or "", OTHER)
 
     @cached_property
     def values(self) -> Mapping[str, Scalar]:
@@ -67,8 +68,6 @@ class Setup:
         Settings may be nested in further groups, such as ``config``: the group that has most of
         them counts.
         """
-        if self.table is None:
-            return {}
         names = {_plain(name): name for name in _names(self.table)}
         by_group: defaultdict[str, dict[str, Scalar]] = defaultdict(dict)
         for parts, value in _split_entries(self.entries):
@@ -203,35 +202,33 @@ def advice_for(
         excluded: what the other findings rule out.
     """
     plain = message(check.suggestion)
-    if setup.table is None:
-        return Advice(plain)
     is_refused = False
     for remedy in check.remedies(facts):
         keys = setup.table.keys.get(remedy.kind)
         if keys is None:
             continue
+        key = _chosen(keys, setup.values)
+        if key is None:
+            continue
         advice = None
         if remedy._replace(after=False) not in excluded:
-            advice = _setting_advice(remedy, keys, setup.values)
+            advice = _setting_advice(remedy, key, setup.values)
         if advice is None:
-            is_refused = is_refused or not remedy.after
+            is_refused = is_refused or remedy.move not in (Move.SEE, Move.ABOVE_ZERO)
             continue
         if remedy.after:
             before = message(check.before_setting or check.suggestion)
             return Advice(sentences([before, advice.text]), advice.settings)
         return advice
-    if is_refused and check.otherwise:
-        return Advice(message(check.otherwise))
+    if is_refused:
+        return Advice(message(check.otherwise or check.before_setting or plain))
     return Advice(plain)
 
 
 def _setting_advice(
-    remedy: Remedy, keys: Keys, values: Mapping[str, Scalar]
+    remedy: Remedy, key: SettingKey, values: Mapping[str, Scalar]
 ) -> Advice | None:
-    """Return a sentence on one of these settings, None if their values do not allow the move."""
-    key = _chosen(keys, values)
-    if key is None:
-        return None
+    """Return a sentence on a setting, None if its value does not allow the move."""
     now = _Now(key, remedy.kind, values)
     moves = {
         Move.LOWER: now.lower,

@@ -286,6 +286,10 @@ ROLL = Framework(
 _IN_ORDER = (TRL, VERL, OPENRLHF, PRIME_RL, SLIME, SKYRL, NEMO_RL, AREAL, ROLL)
 FRAMEWORKS: Mapping[str, Framework] = {one.name: one for one in _IN_ORDER}
 
+# Of any other framework, settings are named only if the run's configuration has them, by names
+# that mean the same wherever they are used.
+OTHER = Framework("other", "", (), (), (), ())
+
 # Log formats of frameworks whose settings are not in the table
 OTHER_FORMATS = ("agilerl", "art", "open_instruct", "swift", "tinker")
 

@@ -422,7 +422,7 @@ def _are_other_texts(length: Change | None, finished: Change | None) -> bool:
     suggestion="If no other finding explains it, try easier prompts, a higher learning rate or a "
     "lower KL coefficient.",
     advice=also(*higher(SettingKind.STEP_SIZE)),
-    before_setting="If no other finding explains it, try easier prompts or a larger step.",
+    before_setting="If no other finding explains it, try easier prompts.",
     source=RL_BOARD,
     of_reward=True,
 )
