@@ -270,6 +270,16 @@ def kind_for(check: str) -> str:
     return {"kl_explosion": "level", "zero_variance_groups": "wrong"}.get(check, "")
 
 
+def test_a_temperature_is_raised_to_1_at_most():
+    def advice(temperature: float | None) -> str:
+        entries = {} if temperature is None else {"temperature": temperature}
+        excluded = higher(SettingKind.KL, SettingKind.ENTROPY)
+        return advice_on("diversity_collapse", Setup("TRL", entries), excluded).text
+
+    assert advice(0.7) == "Raise `temperature` (0.7 here)."
+    assert advice(1.0) == advice(None) == BY_ID["diversity_collapse"].otherwise
+
+
 def test_a_pointer_follows_the_plain_words():
     entries = {"reward.custom_reward_function.path": "rewards/math.py"}
     advice = advice_on("label_lost", Setup("verl", entries))

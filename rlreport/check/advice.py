@@ -314,6 +314,10 @@ class _Now:
         # null is no limit, and what is no number cannot be raised.
         if self.number is None and (self.is_logged or self.key.no_limit):
             return None
+        # Above 1, the sampler prefers what the policy holds to be improbable.
+        is_warm = self.number is not None and self.number >= 1
+        if self.kind is SettingKind.TEMPERATURE and is_warm:
+            return None
         return self._told(translatable("Raise `{key}`"))
 
     def above_zero(self) -> Advice | None:
