@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from rlreport.check.advice import Advice, Setup, advice_for
 from rlreport.check.course import WATCHED, Quantity
 from rlreport.check.course_words import (
     COLLAPSES,
@@ -21,6 +22,7 @@ from rlreport.check.course_words import (
 )
 from rlreport.check.finding import Fact, Facts, Finding, Severity, ToldFinding
 from rlreport.check.registry import BY_ID
+from rlreport.check.settings import Remedy
 from rlreport.check.verdict import FIRST_WORDS, Judged, ShownExample, Verdict
 from rlreport.text.messages import (
     Message,
@@ -39,16 +41,43 @@ MAX_WORDS = 25  # Maximum number of words in the first line
 EXACT = 2
 
 
-def with_texts(judged: Judged[Finding], sample_note: str = "") -> Verdict:
+def with_texts(
+    judged: Judged[Finding], sample_note: str = "", setup: Setup | None = None
+) -> Verdict:
     """Return the verdict with its four lines and its findings' texts.
 
-    ``sample_note`` says in which responses phrases were counted, "" if in all.
+    Args:
+        judged: the outcome of all checks.
+        sample_note: in which responses phrases were counted, "" if in all.
+        setup: how the run was trained, for advice; by default unknown.
     """
+    setup = setup or Setup()
 
     def tell(finding: Finding) -> ToldFinding:
-        return _told(finding, sample_note)
+        excluded = _excluded(finding, judged.findings)
+        check = BY_ID[finding.id]
+        advice = advice_for(check, finding.facts, setup, excluded)
+        return _told(finding, sample_note, advice)
 
     return with_sentence(Verdict.of(judged, tell))
+
+
+def _excluded(finding: Finding, findings: Sequence[Finding]) -> frozenset[Remedy]:
+    """Return what the advice on a finding may not say because of the other findings.
+
+    It may not undo what the advice on more important ones says.
+    """
+    excluded: set[Remedy] = set()
+    is_earlier = True
+    for other in findings:
+        if other.id == finding.id:
+            is_earlier = False
+        elif other.severity is not Severity.INFO:
+            check = BY_ID[other.id]
+            excluded.update(check.rules_out)
+            if is_earlier:
+                excluded |= check.opposites(other.facts)
+    return frozenset(excluded)
 
 
 def translatable_title(finding: Mapping[str, Any], title: str) -> str:
@@ -68,7 +97,7 @@ def translatable_title(finding: Mapping[str, Any], title: str) -> str:
     return retitled if retitled == title else title
 
 
-def _told(finding: Finding, sample_note: str) -> ToldFinding:
+def _told(finding: Finding, sample_note: str, advice: Advice) -> ToldFinding:
     check = BY_ID[finding.id]
     sample = ""
     if sample_note and not finding.facts.keys().isdisjoint(check.sampled):
@@ -80,7 +109,8 @@ def _told(finding: Finding, sample_note: str) -> ToldFinding:
         clause=check.format_statement(finding.facts),
         why=message(check.why),
         sample=sample,
-        suggestion=message(check.suggestion),
+        suggestion=advice.text,
+        settings=advice.settings,
         source=message(check.source),
     )
 

@@ -214,6 +214,7 @@ def _finding_json(finding: ToldFinding) -> dict[str, Any]:
         ],
         "why": sentences([finding.why, finding.sample]),
         "try": finding.suggestion,
+        "settings": [_fields(setting, "key", "value") for setting in finding.settings],
         # "rollouts" or "metrics", null if the check does not judge a series
         "series_from": finding.facts.get("series_from"),
     }

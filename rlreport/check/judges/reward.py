@@ -29,6 +29,7 @@ from rlreport.check.limits import LMFLOW, RL_BOARD, Limit, LimitKind, Limits
 from rlreport.check.means import MixChange
 from rlreport.check.progress import RewardStalled
 from rlreport.check.run import Run, event_onset, once_per_run, onset_of
+from rlreport.check.settings import SettingKind, also, higher, lower, see
 from rlreport.check.windows import Change, Trend, Window
 from rlreport.figures.ragged import Floats
 from rlreport.text.messages import format_message, span, translatable
@@ -109,6 +110,8 @@ _COLLAPSES = {
     ),
 }
 
+_GENTLER = lower(SettingKind.STEP_SIZE) + higher(SettingKind.KL)
+
 
 @Check(
     name="reward collapse",
@@ -133,6 +136,12 @@ _COLLAPSES = {
     why="What the run had learned may be gone; compare later checkpoints with an earlier one.",
     suggestion="Go back to a checkpoint before the fall; lower the learning rate or raise the KL "
     "coefficient.",
+    advice={
+        "dead": lower(SettingKind.STEP_SIZE) + higher(SettingKind.KL),
+        "fell": lower(SettingKind.STEP_SIZE) + higher(SettingKind.KL),
+        "dip": lower(SettingKind.STEP_SIZE) + higher(SettingKind.KL),
+    },
+    otherwise="Go back to a checkpoint before the fall.",
     explains=(
         "length_collapse",
         "diversity_collapse",
@@ -441,6 +450,8 @@ def _are_other_texts(length: Change | None, finished: Change | None) -> bool:
     why="The run spent its compute, but the policy is no better by the reward it was trained on.",
     suggestion="If no other finding explains it, try easier prompts, a higher learning rate or a "
     "lower KL coefficient.",
+    advice=also(*higher(SettingKind.STEP_SIZE)),
+    before_setting="If no other finding explains it, try easier prompts.",
     source=RL_BOARD,
     of_reward=True,
 )
@@ -532,6 +543,7 @@ class _RewardShift(Limits):
     why="If the scoring changed, rewards before and after it are not comparable: checks then use "
     "the gap to the reference or, without one, only the longer part of the run.",
     suggestion="Find what changed at this step: the reward model, a penalty, a scale, the data.",
+    advice=see(SettingKind.GRADER),
     explains=("reward_collapse", "reward_stalled"),
     trend=True,
 )
