@@ -208,10 +208,10 @@ def advice_for(
         if keys is None:
             continue
         key = _chosen(keys, setup.values)
-        if key is None:
+        if key is None or (remedy.if_logged and key.name not in setup.values):
             continue
         advice = None
-        if remedy._replace(after=False) not in excluded:
+        if Remedy(remedy.move, remedy.kind) not in excluded:
             advice = _setting_advice(remedy, key, setup.values)
         if advice is None:
             is_refused = is_refused or remedy.move not in (Move.SEE, Move.ABOVE_ZERO)

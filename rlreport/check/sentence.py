@@ -132,7 +132,7 @@ def with_sentence(verdict: Verdict) -> Verdict:
         what=what,
         course_sentence=course,
         evidence=_evidence_of(lead, verdict),
-        next=sentences([lead.suggestion if lead else "", keep]),
+        next=sentences([_advice_of(lead, verdict), keep]),
         headline=sentences([what, keep]),
         course_text=course,
         sentence=sentences([what, course, keep]),
@@ -158,6 +158,17 @@ def checkpoint_sentence(verdict: Verdict) -> str:
         return message("Keep the last checkpoint.")
     literal = translatable("Keep step {step} or the checkpoint before it.")
     return message(literal, step=checkpoint.step)
+
+
+def _advice_of(lead: ToldFinding | None, verdict: Verdict) -> str:
+    """Return what to do: about the lead or, if nothing was learned, about that."""
+    if lead is not None:
+        return lead.suggestion
+    if verdict.level == "unclear":
+        for finding in verdict.findings:
+            if finding.id == "reward_stalled":
+                return finding.suggestion
+    return ""
 
 
 def _evidence_of(lead: ToldFinding | None, verdict: Verdict) -> ShownExample | None:

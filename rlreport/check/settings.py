@@ -67,6 +67,8 @@ class Remedy(NamedTuple):
     kind: SettingKind
     # whether it comes after the plain words of a check, instead of replacing them
     after: bool = False
+    # whether it is told only if the run's configuration has the setting
+    if_logged: bool = False
 
     @property
     def opposite(self) -> Remedy | None:
@@ -82,6 +84,11 @@ Remedies = tuple[Remedy, ...]
 def lower(*kinds: SettingKind) -> Remedies:
     """Return remedies that lower settings of these kinds, the first preferred."""
     return tuple(Remedy(Move.LOWER, kind) for kind in kinds)
+
+
+def if_logged(*remedies: Remedy) -> Remedies:
+    """Return the remedies, told only if the run's configuration has their settings."""
+    return tuple(remedy._replace(if_logged=True) for remedy in remedies)
 
 
 def higher(*kinds: SettingKind) -> Remedies:

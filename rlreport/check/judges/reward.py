@@ -29,7 +29,7 @@ from rlreport.check.limits import LMFLOW, RL_BOARD, Limit, LimitKind, Limits
 from rlreport.check.means import MixChange
 from rlreport.check.progress import RewardStalled
 from rlreport.check.run import Run, event_onset, once_per_run, onset_of
-from rlreport.check.settings import SettingKind, also, higher, lower, see
+from rlreport.check.settings import SettingKind, also, higher, if_logged, lower, see
 from rlreport.check.windows import Change, Trend, Window
 from rlreport.figures.ragged import Floats
 from rlreport.text.messages import format_message, span, translatable
@@ -110,7 +110,13 @@ _COLLAPSES = {
     ),
 }
 
-_GENTLER = lower(SettingKind.STEP_SIZE) + higher(SettingKind.KL)
+
+# Many updates on one batch are far from the policy that sampled it.
+_AFTER_FALL = (
+    *if_logged(*lower(SettingKind.EPOCHS)),
+    *lower(SettingKind.STEP_SIZE),
+    *higher(SettingKind.KL),
+)
 
 
 @Check(
@@ -134,13 +140,8 @@ _GENTLER = lower(SettingKind.STEP_SIZE) + higher(SettingKind.KL)
     },
     statement=_collapse_statement,
     why="What the run had learned may be gone; compare later checkpoints with an earlier one.",
-    suggestion="Go back to a checkpoint before the fall; lower the learning rate or raise the KL "
-    "coefficient.",
-    advice={
-        "dead": lower(SettingKind.STEP_SIZE) + higher(SettingKind.KL),
-        "fell": lower(SettingKind.STEP_SIZE) + higher(SettingKind.KL),
-        "dip": lower(SettingKind.STEP_SIZE) + higher(SettingKind.KL),
-    },
+    suggestion="Lower the learning rate, or raise the KL coefficient.",
+    advice={"dead": _AFTER_FALL, "fell": _AFTER_FALL, "dip": _AFTER_FALL},
     otherwise="Go back to a checkpoint before the fall.",
     explains=(
         "length_collapse",
@@ -448,10 +449,9 @@ def _are_other_texts(length: Change | None, finished: Change | None) -> bool:
         "{losses:percent}.",
     },
     why="The run spent its compute, but the policy is no better by the reward it was trained on.",
-    suggestion="If no other finding explains it, try easier prompts, a higher learning rate or a "
-    "lower KL coefficient.",
+    suggestion="Try easier prompts, a higher learning rate or a lower KL coefficient.",
     advice=also(*higher(SettingKind.STEP_SIZE)),
-    before_setting="If no other finding explains it, try easier prompts.",
+    before_setting="Try easier prompts.",
     source=RL_BOARD,
     of_reward=True,
 )
