@@ -8,6 +8,8 @@ import pytest
 
 from rlreport.check import run_checks
 from rlreport.check.finding import ToldFinding
+from rlreport.check.registry import BY_ID
+from rlreport.check.run import Run
 from rlreport.check.sentence import MAX_WORDS
 from rlreport.check.verdict import Verdict
 from tests.tables_builder import INDEX, SIGN, STEP, STEPS, make_tables, tables
@@ -59,6 +61,26 @@ def test_a_problem_that_was_there_while_the_run_gained_explains_no_loss() -> Non
     assert verdict.lead == "reward_collapse"
     assert found(verdict, "reward_collapse").explained_by is None
     assert found(verdict, "entropy_collapse").explained_by is None
+
+
+@pytest.mark.parametrize(
+    ("settings", "has_groups"),
+    [
+        ({}, True),
+        ({"algorithm.adv_estimator": "grpo", "loss_type": "grpo"}, True),
+        ({"actor.loss_type": "clip", "algorithm.adv_estimator": "gae"}, False),
+        ({"advantage_estimator": "reinforce++"}, False),
+        ({"loss_type": "no_baseline"}, False),
+    ],
+)
+def test_groups_of_equal_rewards_are_no_fault_of_a_loss_without_group_baseline(
+    settings: dict[str, str], has_groups: bool
+) -> None:
+    pairs = STEP * 50 + INDEX // 2
+    made = tables(reward=0.0, prompt_id=pairs)
+    result = BY_ID["zero_variance_groups"].run(Run(made, settings=settings))
+    assert bool(result.finding) == has_groups
+    assert bool(result.needs) != has_groups
 
 
 NOISE = np.random.default_rng(3).normal(size=len(STEP))

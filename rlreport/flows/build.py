@@ -171,7 +171,9 @@ def _load_and_judge(
         name = "run"
     if options.in_progress:
         tables = tables.mark_in_progress()
-    judged, spreading = _judge(tables, rollouts, prepared.thresholds, options)
+    judged, spreading = _judge(
+        tables, rollouts, prepared.thresholds, prepared.card, options
+    )
     # Texts are read only if a chart of the user's functions takes them, and once for all. Their
     # rows are found now, before the samples are dropped.
     sampled_texts = cache(partial(_texts, _sampled_rows(tables), rollouts, options))
@@ -209,7 +211,7 @@ def check_logs(logs: Sequence[str | Path], options: BuildOptions) -> Verdict:
         card = _card(logs, options)
         _, rollouts, tables = _load(logs, options, card, progress, workers)
         tables = _with_several_runs(logs, tables, options)
-        judged, _ = _judge(tables, rollouts, thresholds, options)
+        judged, _ = _judge(tables, rollouts, thresholds, card, options)
     return with_texts(judged, tables.sample_note, setup_of(tables, card.entries))
 
 
@@ -284,10 +286,15 @@ def _card(logs: Sequence[str | Path], options: ReportOptions) -> Card:
 
 
 def _judge(
-    tables: Tables, rollouts: Rollouts, thresholds: Thresholds, options: BuildOptions
+    tables: Tables,
+    rollouts: Rollouts,
+    thresholds: Thresholds,
+    card: Card,
+    options: BuildOptions,
 ) -> tuple[Judged[Finding], SpreadingTexts]:
     """Return the judged run, and the texts that spread over its responses."""
-    run = Run(tables.without_step_in_progress(), thresholds)
+    complete = tables.without_step_in_progress()
+    run = Run(complete, thresholds, settings=card.entries)
     judged = with_excerpts(judge(run, muted=options.mute), tables.responses, rollouts)
     # Only the checks use how often each response has each text, which is large.
     return judged, replace(spreading_texts(run), counts={})

@@ -180,6 +180,20 @@ def _facts_of_missing_grades(run: Run, kinds: Ints) -> Facts:
     }
 
 
+# Settings that name the estimator of advantages, by the last part of their names
+_ESTIMATORS = ("adv_estimator", "advantage_estimator", "loss_type")
+# Values of such settings whose baseline is not the mean of the group, so that a group of equal
+# rewards has a gradient, too: verl, OpenRLHF, slime, NeMo-RL and ROLL
+_NOT_OF_GROUPS = (
+    "gae",
+    "ppo",
+    "reinforce",
+    "reinforce_plus_plus",
+    "remax",
+    "no_baseline",
+)
+
+
 class _ZeroVarianceGroups(RiseOrShare):
     share = Limit(
         0.5,
@@ -250,6 +264,10 @@ def _equal_groups_clause(facts: Facts) -> str:
 )
 def zero_variance_groups(check: Check, run: Run) -> Result:
     """Find that most late groups have equal rewards, and tell which rewards these are."""
+    if _has_other_baseline(run):
+        return check.not_run(
+            "a run that learns from groups; this one has no group baseline"
+        )
     # Only a run with a critic has an explained variance; it does not learn from groups.
     if not run.has("reward") and "explained_variance" not in run.roles:
         # A note if the run learns, or most of these groups are solved.
@@ -268,6 +286,15 @@ def zero_variance_groups(check: Check, run: Run) -> Result:
     if run.has("value_mean"):
         return check.not_run("a run that learns from groups; this one has a critic")
     return _judge_equal_groups(check, run, groups, last_groups)
+
+
+def _has_other_baseline(run: Run) -> bool:
+    """Return whether the configuration says that advantages are not relative to a group."""
+    return any(
+        str(value).lower().replace("+", "_plus") in _NOT_OF_GROUPS
+        for name, value in run.settings.items()
+        if name.rpartition(".")[2] in _ESTIMATORS
+    )
 
 
 def _judge_equal_groups(
