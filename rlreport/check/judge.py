@@ -217,6 +217,7 @@ def _about_run(run: Run) -> Judged[Finding]:
         last_step=steps[-1] if steps else None,
         basis=_basis(run),
         reward_count=int(np.isfinite(quantities.reward(run).values).sum()),
+        response_count=len(run.responses),
     )
 
 

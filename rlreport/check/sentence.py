@@ -107,7 +107,7 @@ NAMES: dict[Quantity, str] = {
 
 
 def with_sentence(verdict: Verdict) -> Verdict:
-    """Return the verdict with ``headline``, ``course_text`` and ``sentence`` filled in."""
+    """Return the verdict with its four lines and ``sentence`` filled in."""
     lead = _lead_of(verdict)
     keep = _keep_sentence(verdict)
     if lead is None:
@@ -127,8 +127,6 @@ def with_sentence(verdict: Verdict) -> Verdict:
         course_sentence=course,
         evidence=_evidence_of(lead, verdict),
         next=sentences([lead.suggestion if lead else "", keep]),
-        headline=sentences([first, keep]),
-        course_text=course,
         sentence=sentences([first, course, keep]),
     )
 

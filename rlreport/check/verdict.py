@@ -78,6 +78,10 @@ class Judged(Generic[F]):
     one_prompt: bool = False
     # whether most of the reward's rise is the format of answers, see ``progress.gained_format``
     gained_format: bool = False
+    # number of responses that are logged
+    response_count: int = 0
+    # a response from the end of a run without a finding to show, and one from its start in it
+    pair: Example | None = None
 
     def reaches(self, severity: str) -> bool:
         """Return whether any finding that is not muted has this severity or a worse one."""
@@ -111,8 +115,6 @@ class Verdict(Judged[ToldFinding]):
     evidence: ShownExample | None = None  # what shows ``what``, None if nothing does
     next: str = ""  # what to do, and the checkpoint to keep
     sentence: str = ""  # ``what``, the course and the checkpoint
-    headline: str = ""  # what happened, and the checkpoint to keep
-    course_text: str = ""  # the course of the rewards
 
     @classmethod
     def of(
@@ -120,8 +122,8 @@ class Verdict(Judged[ToldFinding]):
     ) -> Verdict:
         """Return the verdict with told findings, without the texts of its own.
 
-        ``headline``, ``course_text`` and ``sentence`` stay empty: ``check.sentence`` computes them
-        from this verdict.
+        ``what``, ``next`` and the others stay empty: ``check.sentence`` computes them from this
+        verdict.
         """
         told = judged.map(tell)
         facts = {item.name: getattr(told, item.name) for item in fields(Judged)}
