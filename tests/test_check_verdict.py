@@ -486,7 +486,9 @@ def test_what_is_not_logged_is_said_with_what_it_would_have_shown() -> None:
     )
 
 
-def test_the_bold_sentence_has_at_most_25_words() -> None:
+def test_what_happened_has_at_most_25_words_and_the_checkpoint_is_in_what_to_do() -> (
+    None
+):
     noise = np.random.default_rng(1).normal(size=len(STEP))
     # The last step is cut: the checkpoint to keep is another one, which takes fewer words.
     kept = slice(-60)
@@ -498,5 +500,6 @@ def test_the_bold_sentence_has_at_most_25_words() -> None:
     text = (
         "Healthy as far as rewards and texts show: the reward rose from −0.097 to 0.16."
     )
-    assert verdict.headline == f"{text} Keep step 38 or the checkpoint before it."
-    assert len(verdict.headline.split()) <= MAX_WORDS
+    assert verdict.what == text
+    assert len(verdict.what.split()) <= MAX_WORDS
+    assert verdict.next.endswith("Keep step 38 or the checkpoint before it.")

@@ -54,10 +54,10 @@ def four_lines(verdict: Verdict) -> list[Line]:
 def aligned(lines: Sequence[Line], language: Language = ENGLISH) -> list[str]:
     """Return lines for a terminal in a language: the texts begin below each other."""
     # Labels in Chinese have the same number of wide characters, so that counting is enough.
-    labels = (WHAT, COURSE, EVIDENCE, NEXT)
-    width = max(len(language.of(label)) for label in labels) + 2
-    translated = [(language.of(line.label), language.of(line.text)) for line in lines]
-    return [f"{label:{width}}{text}" for label, text in translated]
+    labels = [language.of(label) for label in (WHAT, COURSE, EVIDENCE, NEXT)]
+    width = max(map(len, labels)) + 2
+    translated = language.of(list(lines))
+    return [f"{line.label:{width}}{line.text}" for line in translated]
 
 
 def shown_example(verdict: Verdict) -> Example | None:
@@ -91,13 +91,13 @@ def other_examples(verdict: Verdict) -> str:
 
 def why_no_example(verdict: Verdict) -> str:
     """Return why the verdict has no example to show."""
+    lead = next((one for one in verdict.findings if one.id == verdict.lead), None)
+    if lead and lead.unseen:
+        return unseen_text(lead)
     if not verdict.response_count:
         return message("No responses are logged.")
-    for finding in verdict.findings:
-        if finding.id != verdict.lead:
-            continue
-        text = message("It shows in figures of steps, not in single responses.")
-        return unseen_text(finding) or text
+    if lead:
+        return message("It shows in figures of steps, not in single responses.")
     return message("Nothing was found that single responses would show.")
 
 

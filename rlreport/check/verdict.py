@@ -134,12 +134,7 @@ def findings_json(verdict: Verdict) -> dict[str, Any]:
     """Return the content of ``findings.json``; see docs/data.md."""
     return {
         "schema": SCHEMA,
-        "verdict": {
-            **_fields(verdict, "level", "sentence", "what", "course_sentence", "next"),
-            "evidence": verdict.evidence and verdict.evidence._asdict(),
-            **_fields(verdict, "lead", "keep_step"),
-            "course": [_course_json(course) for course in verdict.courses.values()],
-        },
+        "verdict": _verdict_json(verdict),
         "findings": [_finding_json(finding) for finding in verdict.findings],
         "close": [
             _fields(one, "id", "title", "value", "limit", "unit")
@@ -151,6 +146,16 @@ def findings_json(verdict: Verdict) -> dict[str, Any]:
         "muted": [
             {"id": muted.finding.id, "reason": muted.reason} for muted in verdict.muted
         ],
+    }
+
+
+def _verdict_json(verdict: Verdict) -> dict[str, Any]:
+    """Return the verdict without its findings as in docs/data.md."""
+    return {
+        **_fields(verdict, "level", "sentence", "what", "course_sentence", "next"),
+        "evidence": verdict.evidence and verdict.evidence._asdict(),
+        **_fields(verdict, "lead", "keep_step"),
+        "course": [_course_json(course) for course in verdict.courses.values()],
     }
 
 

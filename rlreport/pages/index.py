@@ -443,8 +443,6 @@ def _row(report: Listed, language: Language) -> dict[str, Any]:
     level, lead = verdict_of(about)
     word = FIRST_WORDS.get(level, _text(level))
     glyph = GLYPHS.get(level, GLYPHS["unjudged"])
-    courses = _courses(about)
-    rewards = _rewards(about)
     return {
         "place": report.place,
         "run": _text(about.get("run")) or report.place,
@@ -453,6 +451,18 @@ def _row(report: Listed, language: Language) -> dict[str, Any]:
         "sentence": Cell(_sentence(about, language), note=_next(about, language)),
         "evidence": _evidence(report),
         "since": _number(section(lead or {}, "onset").get("step")),
+        **_figures(about),
+        "steps": _step_count(about),
+        "responses": _number(about.get("responses")),
+        "version": _text(about["generator"].get("version")),
+    }
+
+
+def _figures(about: Mapping[str, Any]) -> dict[str, Any]:
+    """Return column key -> value of a report's rewards and other quantities."""
+    courses = _courses(about)
+    rewards = _rewards(about)
+    return {
         "reward_first": _mean(courses, "reward", "first"),
         "reward_best": _mean(courses, "reward", "best"),
         "reward_last": _mean(courses, "reward", "last"),
@@ -461,9 +471,6 @@ def _row(report: Listed, language: Language) -> dict[str, Any]:
         "validation": _mean(courses, "validation", "last"),
         "kl": _mean(courses, "kl", "last"),
         "length": _mean(courses, "length", "last"),
-        "steps": _step_count(about),
-        "responses": _number(about.get("responses")),
-        "version": _text(about["generator"].get("version")),
     }
 
 

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from rlreport.check.finding import Example
 from rlreport.check.verdict import Verdict
 from rlreport.columns import RESPONSE
 from rlreport.errors import UnusableInputError
@@ -372,9 +373,13 @@ def _pinned(responses: pd.DataFrame, verdict: Verdict) -> dict[int, set[int]]:
     steps = responses["step"].to_numpy()
     numbers = responses["n"].to_numpy()
     pinned: dict[int, set[int]] = {}
-    cited = [example for finding in verdict.findings for example in finding.shown]
+    cited: list[Example] = []
+    for finding in verdict.findings:
+        cited += finding.shown
     if verdict.pair:
-        cited += filter(None, (verdict.pair, verdict.pair.before))
+        cited.append(verdict.pair)
+        if verdict.pair.before:
+            cited.append(verdict.pair.before)
     for example in cited:
         pinned.setdefault(example.step, set()).add(example.n)
     for extreme in extremes(responses):
