@@ -477,8 +477,8 @@ def test_a_notebook_shows_the_verdict_and_the_path(tmp_path):
     report = rlreport.build(log, tmp_path / "<b>.html", lang="zh")
     assert len(repr(report)) < 1000
     shown = report._repr_html_()
-    for text in (report.verdict.what, report.verdict.next):
-        assert str(report.language.of(text)) in shown
-        assert str(report.language.of(text)) in repr(report)
+    for line in (report.verdict.what, report.verdict.next):
+        assert str(report.language.of(line)) in shown
+        assert str(report.language.of(line)) in repr(report)
     assert "/&lt;b&gt;.html</code>" in shown
     assert repr(report).splitlines()[-1] == str(tmp_path / "<b>.html")

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -29,7 +30,7 @@ def outcomes(verdict: Verdict) -> Counter[str]:
     return Counter([*found, *close, *verdict.passed, *not_run, *muted])
 
 
-def assert_one_each(judged: Tables, **options: dict[str, str]) -> Verdict:
+def assert_one_each(judged: Tables, **options: Any) -> Verdict:
     """Assert that each check of the verdict has one outcome, and return the verdict."""
     verdict = run_checks(judged, **options)
     assert outcomes(verdict) == Counter(check.id for check in CHECKS)

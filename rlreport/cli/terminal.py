@@ -177,23 +177,18 @@ def verdict_lines(verdict: Verdict, language: Language = ENGLISH) -> list[str]:
 
     After its four lines there is a line per finding, example, close limit, and check not run.
     """
-    from rlreport.check.four_lines import aligned, example_text, four_lines
+    from rlreport.check.four_lines import aligned, four_lines
 
     lines: list[str] = []
     for finding in verdict.findings:
         # A finding that another one explains follows that one, and is indented below it.
         indent = "    " if finding.explained_by else "  "
         lines.append(_finding_line(finding, indent))
-        if finding.severity == "info" or finding.explained_by:
-            continue
-        for example in finding.evidence:
-            if example.excerpt is not None:  # else no text of it shows the finding
-                # Below the finding's id, which follows its severity in 8 columns and a blank
-                text = Joined("", [f"{indent}         ", example_text(example)])
-                lines.append(text)
+        if not finding.explained_by:
+            lines += _example_lines(finding)
     for close in verdict.close:
-        text = message("  close    {id}: {title}", id=close.id, title=close.title)
-        lines.append(text)
+        line = message("  close    {id}: {title}", id=close.id, title=close.title)
+        lines.append(line)
     for muted in verdict.muted:
         facts = {
             "id": muted.finding.id,
@@ -202,9 +197,24 @@ def verdict_lines(verdict: Verdict, language: Language = ENGLISH) -> list[str]:
         }
         lines.append(message("  muted    {id}: {reason} ({title})", **facts))
     for check in verdict.not_run:
-        text = message("  not run  {id}: needs {needs}", id=check.id, needs=check.needs)
-        lines.append(text)
+        line = message("  not run  {id}: needs {needs}", id=check.id, needs=check.needs)
+        lines.append(line)
     return [*aligned(four_lines(verdict), language), *map(language.of, lines)]
+
+
+def _example_lines(finding: ToldFinding) -> list[str]:
+    """Return the excerpts that show a serious finding, one line per response."""
+    from rlreport.check.four_lines import example_text
+
+    if finding.severity == "info":
+        return []
+    # Below the finding's id, which follows its severity in 8 columns and a blank
+    indent = " " * 11
+    return [
+        Joined("", [indent, example_text(example)])
+        for example in finding.evidence
+        if example.excerpt is not None  # else no text of it shows the finding
+    ]
 
 
 def _finding_line(finding: ToldFinding, indent: str) -> str:
