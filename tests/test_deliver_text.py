@@ -442,7 +442,7 @@ def test_the_first_lines_of_a_plain_mail_have_every_critical_finding(exploded):
         body = mail.get_body(("plain",))
         assert body is not None
         # The run, an empty line, the four lines of the verdict, and a line per finding
-        lines = body.get_content().split("\n")[: 6 + len(critical)]
+        lines = body.get_content().splitlines()[: 6 + len(critical)]
         first_lines = "\n".join(lines)
         assert lines[2].endswith(verdict.what)
         assert [line.split()[0] for line in lines[2:6]] == [

@@ -77,7 +77,7 @@ def print_report(report: Report, *, verbose: bool) -> None:
         # Besides the verdict there are the path and what the report leaves out.
         most = MOST_LINES - 1 - len(left_out)
         lines = short_verdict_lines(report.verdict, report.language, most)
-    for line in (*left_out, *lines):
+    for line in (*lines, *left_out):
         say(translate(line))
     splits = report.tables.responses["validation"]
     if len(splits):

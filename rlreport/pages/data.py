@@ -187,7 +187,7 @@ def _checks_table(verdict: Verdict) -> TableView:
     for muted in verdict.muted:
         outcomes[muted.finding.id] = message("muted"), muted.reason
     for close in verdict.close:
-        outcomes[close.id] = message("close"), close.title
+        outcomes[close.id] = message("close to its limit"), close.title
     for check_id in verdict.passed:
         outcomes[check_id] = message("found nothing"), ""
     for check in verdict.not_run:
