@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rlreport.check.finding import Example, Onset, Severity, ToldFinding
 from rlreport.check.four_lines import (
@@ -108,19 +108,13 @@ class VerdictView:
     muted: list[Muted[ToldFinding]]
     close: list[str]
     not_observed: str
-    found_nothing: str  # how many checks did
-    not_logged: str  # how many checks need what is not logged, "" for none
+    counts: str  # how many checks found nothing, and how many need what is not logged
     checks: Link  # to the list of all checks
 
     @property
     def what_after_word(self) -> str:
         """What follows the level's word in ``what``; all of it if it does not begin with that."""
         return self.what.removeprefix(self.word)
-
-    @property
-    def counts(self) -> str:
-        """How many checks found nothing, and how many need what is not logged."""
-        return phrases([self.found_nothing, self.not_logged])
 
     @property
     def leading(self) -> list[FindingView]:
@@ -144,7 +138,7 @@ def verdict_view(verdict: Verdict, addresses: Addresses) -> VerdictView:
         if finding.explained_by:
             effects.append(view)
         elif lead is None and finding.id == verdict.lead:
-            lead = view
+            lead = replace(view, examples=_further_examples(view, verdict))
         elif finding.severity == "info":
             notes.append(view)
         else:
@@ -163,10 +157,17 @@ def verdict_view(verdict: Verdict, addresses: Addresses) -> VerdictView:
         muted=verdict.muted,
         close=[one.title for one in verdict.close],
         not_observed=listed(verdict.not_observed),
-        found_nothing=found_nothing_text(verdict),
-        not_logged=not_logged_text(verdict),
+        counts=phrases([found_nothing_text(verdict), not_logged_text(verdict)]),
         checks=Link(message("list of checks"), addresses.page("data")),
     )
+
+
+def _further_examples(lead: FindingView, verdict: Verdict) -> list[ExampleView]:
+    """Return the examples of the lead without the one that the verdict shows."""
+    shown = verdict.evidence
+    if shown is None or shown.finding != lead.id:
+        return lead.examples
+    return lead.examples[: shown.item] + lead.examples[shown.item + 1 :]
 
 
 def _evidence(verdict: Verdict, addresses: Addresses) -> EvidenceView:
