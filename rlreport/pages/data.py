@@ -203,7 +203,7 @@ def _checks_table(verdict: Verdict) -> TableView:
         ColumnView("detail", message("Detail"), kind="text"): [
             detail for _, detail in outcomes.values()
         ],
-        ColumnView("id", message("Name for --mute"), kind="text"): list(outcomes),
+        ColumnView("id", message("Name for --mute"), kind="token"): list(outcomes),
     }
     return table("checks", message("Checks"), columns, ids=outcomes)
 
