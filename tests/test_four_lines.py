@@ -103,7 +103,7 @@ def test_a_run_without_a_finding_to_show_has_a_pair_of_its_own() -> None:
 def test_without_an_example_the_reason_is_said() -> None:
     no_example = replace(LEAD, evidence=())
     unseen = replace(VERDICT, findings=[replace(no_example, unseen=8)], evidence=None)
-    assert "8 responses" in why_no_example(unseen)
+    assert "8 logged responses" in why_no_example(unseen)
     of_steps = replace(unseen, findings=[no_example])
     without_responses = replace(of_steps, response_count=0)
     reasons = {why_no_example(one) for one in (unseen, of_steps, without_responses)}

@@ -93,23 +93,12 @@ def why_no_example(verdict: Verdict) -> str:
     """Return why the verdict has no example to show."""
     lead = next((one for one in verdict.findings if one.id == verdict.lead), None)
     if lead and lead.unseen:
-        return unseen_text(lead)
+        return lead.unseen_text
     if not verdict.response_count:
         return message("No responses are logged.")
     if lead:
         return message("It shows in figures of steps, not in single responses.")
     return message("Nothing was found that single responses would show.")
-
-
-def unseen_text(finding: Finding) -> str:
-    """Return that no response that was read shows a finding, "" if that is not so."""
-    if not finding.unseen:
-        return ""
-    return plural(
-        "Not visible in the {count} response read from its steps.",
-        "Not visible in the {count} responses read from its steps.",
-        finding.unseen,
-    )
 
 
 def found_nothing_text(verdict: Verdict) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
+from rlreport.check.checkpoint import Checkpoint
 from rlreport.check.course import Course, Quantity
 from rlreport.check.curve import Level as CurveLevel
 from rlreport.check.finding import (
@@ -51,7 +52,8 @@ class Judged(Generic[F]):
     level: Level
     # id of the most important finding, None if there is no warning or critical finding
     lead: str | None = None
-    keep_step: int | None = None  # step of the last good checkpoint, or None
+    # which one to keep
+    checkpoint: Checkpoint = field(default_factory=Checkpoint)
     # in the order of the report
     findings: list[F] = field(default_factory=list)
     close: tuple[Close, ...] = ()  # checks that found nothing, but not by far
@@ -76,12 +78,18 @@ class Judged(Generic[F]):
     harder_prompts: bool = False
     # whether most steps have a single prompt, not the same at all steps
     one_prompt: bool = False
-    # whether most of the reward's rise is the format of answers, see ``progress.gained_format``
-    gained_format: bool = False
+    # the share of right answers, if most of the reward's rise is the format of answers that were
+    # right before, see ``progress.gained_format``; else None
+    right_answers: Course | None = None
     # number of responses that are logged
     response_count: int = 0
     # a response from the end of a run without a finding to show, and one from its start in it
     pair: Example | None = None
+
+    @property
+    def keep_step(self) -> int | None:
+        """Step of the checkpoint to keep, None if none is named."""
+        return self.checkpoint.step
 
     def reaches(self, severity: str) -> bool:
         """Return whether any finding that is not muted has this severity or a worse one."""
@@ -213,6 +221,7 @@ def _finding_json(finding: ToldFinding) -> dict[str, Any]:
         ],
         "why": sentences([finding.why, finding.sample]),
         "try": finding.suggestion,
+        "settings": [_fields(setting, "key", "value") for setting in finding.settings],
         # "rollouts" or "metrics", null if the check does not judge a series
         "series_from": finding.facts.get("series_from"),
     }

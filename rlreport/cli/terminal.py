@@ -203,18 +203,20 @@ def verdict_lines(verdict: Verdict, language: Language = ENGLISH) -> list[str]:
 
 
 def _example_lines(finding: ToldFinding) -> list[str]:
-    """Return the excerpts that show a serious finding, one line per response."""
+    """Return the excerpts that show a serious finding, one line each, or that none does."""
     from rlreport.check.four_lines import example_text
 
     if finding.severity == "info":
         return []
-    # Below the finding's id, which follows its severity in 8 columns and a blank
-    indent = " " * 11
-    return [
-        Joined("", [indent, example_text(example)])
+    lines = [
+        example_text(example)
         for example in finding.evidence
         if example.excerpt is not None  # else no text of it shows the finding
     ]
+    if finding.unseen:
+        lines.append(finding.unseen_text)
+    # Below the finding's id, which follows its severity in 8 columns and a blank
+    return [Joined("", [" " * 11, line]) for line in lines]
 
 
 def _finding_line(finding: ToldFinding, indent: str) -> str:

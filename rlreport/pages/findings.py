@@ -14,7 +14,6 @@ from rlreport.check.four_lines import (
     other_examples,
     place_text,
     shown_example,
-    unseen_text,
     why_no_example,
 )
 from rlreport.check.limits import LimitKind, Tested
@@ -215,7 +214,7 @@ def finding_view(finding: ToldFinding, addresses: Addresses) -> FindingView:
         steps=[Link(str(step), addresses.step(step)) for step in linked_steps],
         page=_page_of(finding, addresses),
         examples=[_example(example, addresses) for example in finding.evidence],
-        unseen=unseen_text(finding),
+        unseen=finding.unseen_text,
         charts=finding.charts,
     )
 

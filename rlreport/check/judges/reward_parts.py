@@ -14,6 +14,7 @@ from rlreport.check.finding import Rank, Result, Severity
 from rlreport.check.limits import Limit, LimitKind, Limits
 from rlreport.check.run import Run, event_onset
 from rlreport.check.series import Series
+from rlreport.check.settings import SettingKind, also, enabled, see
 from rlreport.text.messages import translatable
 
 
@@ -49,6 +50,7 @@ class _PartFall(NamedTuple):
     statement="{part:quoted} falls to {end:short} while the whole reward does not",
     why="The policy gives up this part for others that pay more or are easier.",
     suggestion="Raise the weight of this part, or pay the others only where it is earned, too.",
+    advice=also(*enabled(SettingKind.REWARD_PARTS)) + see(SettingKind.REWARD_PARTS),
     needs_also="parts of the reward, as reward_parts or metrics",
     of_reward=True,
     trend=True,
