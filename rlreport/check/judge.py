@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -162,15 +161,14 @@ def judge(run: Run, muted: Mapping[str, str] | None = None) -> Judged[Finding]:
     serious = [finding for finding in ordered if finding.severity is not Severity.INFO]
     leading = [finding.id for finding in serious if not finding.explained_by]
     muted_findings = [one for one in found if one.id in reasons]
-    close = outcome.close_ones() if _is_comparable(run, ordered) else ()
     return replace(
         _about_run(run),
         level=_level(ordered, run),
         lead=leading[0] if leading else None,
         checkpoint=checkpoint,
         findings=ordered,
-        close=close,
-        passed=outcome.passed(close),
+        close=outcome.close_ones(),
+        passed=outcome.passed(),
         not_run=outcome.not_run(),
         muted=[Muted(finding, reasons[finding.id]) for finding in muted_findings],
         courses=_courses(run, outcome.judged),
@@ -212,6 +210,7 @@ def _about_run(run: Run) -> Judged[Finding]:
         last_step=steps[-1] if steps else None,
         basis=_basis(run),
         reward_count=int(np.isfinite(quantities.reward(run).values).sum()),
+        response_count=len(run.responses),
     )
 
 
@@ -232,13 +231,12 @@ class _Outcome:
         """Return what checks without a finding were close to, in the order of the checks."""
         return tuple(self.close[one.id] for one in CHECKS if one.id in self.close)
 
-    def passed(self, close: Sequence[Close]) -> list[str]:
+    def passed(self) -> list[str]:
         """Return the ids of the checks that ran and found nothing, without the ``close`` ones."""
-        near = {one.id for one in close}
         return [
             check.id
             for check in CHECKS
-            if self.results[check.id].passed and check.id not in near
+            if self.results[check.id].passed and check.id not in self.close
         ]
 
     def not_run(self) -> list[NotRun]:
@@ -316,21 +314,6 @@ def _of_death(result: Result, finding: Finding, death: Event, run: Run) -> Resul
         explained_by="reward_collapse" if has_reward else "watched_reward_fall",
     )
     return replace(result, finding=consequence)
-
-
-def _is_comparable(run: Run, findings: Sequence[Finding]) -> bool:
-    """Return whether the run did not break within its first window.
-
-    If it did, changes from that window are too small.
-    """
-    breaks = [
-        finding.onset.step
-        for finding in findings
-        if finding.severity is Severity.CRITICAL and finding.onset is not None
-    ]
-    if run.first is None:
-        return True
-    return min(breaks, default=math.inf) > run.first.steps[-1]
 
 
 def _spans_of_windows(run: Run) -> tuple[tuple[int, int], tuple[int, int]] | None:

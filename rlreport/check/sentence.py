@@ -133,8 +133,6 @@ def with_sentence(verdict: Verdict) -> Verdict:
         course_sentence=course,
         evidence=_evidence_of(lead, verdict),
         next=sentences([_advice_of(lead, verdict), keep]),
-        headline=sentences([what, keep]),
-        course_text=course,
         sentence=sentences([what, course, keep]),
     )
 

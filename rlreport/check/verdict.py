@@ -81,6 +81,10 @@ class Judged(Generic[F]):
     # the share of right answers, if most of the reward's rise is the format of answers that were
     # right before, see ``progress.gained_format``; else None
     right_answers: Course | None = None
+    # number of responses that are logged
+    response_count: int = 0
+    # a response from the end of a run without a finding to show, and one from its start in it
+    pair: Example | None = None
 
     @property
     def keep_step(self) -> int | None:
@@ -119,8 +123,6 @@ class Verdict(Judged[ToldFinding]):
     evidence: ShownExample | None = None  # what shows ``what``, None if nothing does
     next: str = ""  # what to do, and the checkpoint to keep
     sentence: str = ""  # ``what``, the course and the checkpoint
-    headline: str = ""  # what happened, and the checkpoint to keep
-    course_text: str = ""  # the course of the rewards
 
     @classmethod
     def of(
@@ -128,8 +130,8 @@ class Verdict(Judged[ToldFinding]):
     ) -> Verdict:
         """Return the verdict with told findings, without the texts of its own.
 
-        ``headline``, ``course_text`` and ``sentence`` stay empty: ``check.sentence`` computes them
-        from this verdict.
+        ``what``, ``next`` and the others stay empty: ``check.sentence`` computes them from this
+        verdict.
         """
         told = judged.map(tell)
         facts = {item.name: getattr(told, item.name) for item in fields(Judged)}
@@ -140,12 +142,7 @@ def findings_json(verdict: Verdict) -> dict[str, Any]:
     """Return the content of ``findings.json``; see docs/data.md."""
     return {
         "schema": SCHEMA,
-        "verdict": {
-            **_fields(verdict, "level", "sentence", "what", "course_sentence", "next"),
-            "evidence": verdict.evidence and verdict.evidence._asdict(),
-            **_fields(verdict, "lead", "keep_step"),
-            "course": [_course_json(course) for course in verdict.courses.values()],
-        },
+        "verdict": _verdict_json(verdict),
         "findings": [_finding_json(finding) for finding in verdict.findings],
         "close": [
             _fields(one, "id", "title", "value", "limit", "unit")
@@ -157,6 +154,16 @@ def findings_json(verdict: Verdict) -> dict[str, Any]:
         "muted": [
             {"id": muted.finding.id, "reason": muted.reason} for muted in verdict.muted
         ],
+    }
+
+
+def _verdict_json(verdict: Verdict) -> dict[str, Any]:
+    """Return the verdict without its findings as in docs/data.md."""
+    return {
+        **_fields(verdict, "level", "sentence", "what", "course_sentence", "next"),
+        "evidence": verdict.evidence and verdict.evidence._asdict(),
+        **_fields(verdict, "lead", "keep_step"),
+        "course": [_course_json(course) for course in verdict.courses.values()],
     }
 
 

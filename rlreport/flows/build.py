@@ -17,6 +17,7 @@ from rlreport.about.several_runs import several_runs
 from rlreport.check import Thresholds, judge, load_thresholds
 from rlreport.check.advice import setup_of
 from rlreport.check.finding import Finding
+from rlreport.check.four_lines import aligned, four_lines
 from rlreport.check.judge import with_excerpts
 from rlreport.check.registry import refuse_unknown
 from rlreport.check.run import Run
@@ -52,6 +53,7 @@ from rlreport.read.rollouts import Rollouts
 from rlreport.system.stores import shown
 from rlreport.system.workers import Progress, Workers, release_memory
 from rlreport.tables import Note, NoteKind, Tables
+from rlreport.text.clean import printable
 from rlreport.text.language import ENGLISH, Language
 
 
@@ -72,11 +74,18 @@ class Report:
     figures: Sequence[KeyFigure] = field(default=(), repr=False)
     language: Language = ENGLISH  # language of the report
 
+    def __repr__(self) -> str:
+        """Return the verdict in four lines, and the path of the report."""
+        lines = aligned(four_lines(self.verdict), self.language)
+        return "\n".join(printable(line) for line in (*lines, str(self.out)))
+
     def _repr_html_(self) -> str:
-        """Return the verdict and the path of the report as HTML, for notebooks."""
-        texts = self.language.of([self.verdict.headline, self.verdict.course_text])
-        html = Markup('<p dir="auto"><strong>{}</strong> {}</p><p><code>{}</code></p>')
-        return html.format(*texts, str(self.out))
+        """Return the verdict in four lines and the path of the report as HTML, for notebooks."""
+        what, *others = self.language.of(four_lines(self.verdict))
+        html = Markup('<p dir="auto"><strong>{}</strong>').format(what.text)
+        for line in others:
+            html += Markup("<br><small>{}</small> {}").format(*line)
+        return html + Markup("</p><p><code>{}</code></p>").format(str(self.out))
 
 
 def build_report(
