@@ -42,7 +42,8 @@ def test_what_a_dead_run_shows_at_its_end_follows_from_the_death() -> None:
 def test_a_cause_is_judged_on_what_lies_before_the_death() -> None:
     """Of half of the tokens clipped long before the death, the calm end hides nothing."""
     clipped = np.where((STEP >= 12) & (STEP < DEATH), 0.6, 0.0)
-    reward = np.where(STEP < 12, 0.5 + 0.1 * SIGN, np.where(STEP < DEATH, 0.2, 0.0))
+    reward = np.where(STEP < 12, 0.5 + 0.1 * SIGN, 0.2)
+    reward = np.where(STEP < DEATH, reward, 0.0)
     verdict = run_checks(
         tables(reward=reward, ratio_tokens=16.0, ratio_mean=1.0, ratio_outside=clipped)
     )

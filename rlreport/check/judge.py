@@ -290,7 +290,8 @@ def _result_of(
     finding = whole.finding
     if check.event and finding and finding.onset and finding.onset.high < death.onset:
         return whole
-    before = _run_check(check, run.between(int(run.steps[0]), death.onset), start)
+    part = run.between(int(run.steps[0]), death.onset)
+    before = _run_check(check, part, start)
     if before.finding is None:
         return whole if finding is None else _of_death(whole, finding, death, run)
     is_cause = check.rank is Rank.CAUSE

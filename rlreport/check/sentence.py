@@ -289,7 +289,7 @@ def _dated(lead: ToldFinding, what: str, verdict: Verdict, lasting: str) -> str:
 
 def _says_when(clause: str) -> bool:
     """Return whether a statement has its own steps, in a place of that name."""
-    return isinstance(clause, Message) and "{when}" in clause.literal
+    return isinstance(clause, Message) and "{in_steps}" in clause.literal
 
 
 def _says_from_start(finding: ToldFinding) -> bool:

@@ -79,25 +79,27 @@ class RewardCollapse(Limits):
 
 def _collapse_statement(facts: Facts) -> str:
     """Return the clause on a fall of the reward, with its steps where these have an end."""
-    values = {**facts, "when": span((facts.get("began"), facts.get("since")))}
     kind = str(facts["kind"])
+    steps = None
     if kind == "dip":
-        values["when"] = span((facts["since"], facts["until"]))
-    elif kind == "dead" and facts["began"] == facts["since"]:
-        kind = "dead at once"
-    return format_message(_COLLAPSES[kind], values)
+        steps = (facts["since"], facts["until"])
+    elif kind == "dead":
+        steps = (facts["began"], facts["since"])
+        if facts["began"] == facts["since"]:
+            kind = "dead at once"
+    return format_message(_COLLAPSES[kind], {**facts, "in_steps": span(steps)})
 
 
 _COLLAPSES = {
     "dead": translatable(
-        "the reward falls from {best:short} to {end:short} in {when} and stays there"
+        "the reward falls from {best:short} to {end:short} in {in_steps} and stays there"
     ),
     "dead at once": translatable(
-        "the reward falls from {best:short} to {end:short} at {when} and stays there"
+        "the reward falls from {best:short} to {end:short} at {in_steps} and stays there"
     ),
     "fell": translatable("the reward falls from {best:short} to {end:short}"),
     "dip": translatable(
-        "the reward falls from {best:short} to {low:short} in {when} and recovers"
+        "the reward falls from {best:short} to {low:short} in {in_steps} and recovers"
     ),
     "prompts": translatable(
         "the reward falls from {best:short} to {end:short}, as the prompts become harder"
