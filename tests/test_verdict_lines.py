@@ -55,7 +55,7 @@ def test_a_cause_is_judged_on_what_lies_before_the_death() -> None:
 def test_a_problem_that_was_there_while_the_run_gained_explains_no_loss() -> None:
     """Entropy is low since step 3, the reward rises until step 30 and then falls."""
     certain = np.where(STEP < 3, 0.9, 0.02)
-    reward = np.where(STEP < DEATH, RISING, 0.3 * (SIGN > 0))
+    reward = np.where(STEP < DEATH, RISING, 0.15 + 0.15 * SIGN)
     verdict = run_checks(tables(reward=reward, surprisal_mean=certain))
     assert verdict.keep_step is not None
     assert verdict.keep_step > 3
@@ -101,7 +101,7 @@ FEW = STEP < 2
             "No checkpoint is better than the start: nothing was gained.",
         ),
         (
-            {"reward": np.where(STEP < 2, 1.0, 0.0) * (SIGN > 0)},
+            {"reward": np.where(STEP < 2, 0.5 + 0.5 * SIGN, 0.0)},
             "No checkpoint is better than the start: nothing was gained before the fault.",
         ),
         (
