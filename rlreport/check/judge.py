@@ -130,6 +130,9 @@ BEYOND_REWARDS = ("grad_norm", "clip_fraction", "ratio", "value_mean")
 # Ids of checks whose findings spoil the checkpoints since then: losses of what was gained
 LOSSES = (*FALLS, "part_falls")
 
+# Id of the check that finds that nothing was gained but what other parts than right answers pay for
+UNEARNED = "unearned_gain"
+
 # Ids of checks whose findings concern only the log, not the policy and its checkpoints
 OF_THE_LOG = ("broken_log", "missing_grades")
 
@@ -493,6 +496,9 @@ def _level(findings: list[Finding], run: Run) -> Level:
         return "warning"
     if not np.isfinite(quantities.reward(run).values).any():
         return "unjudged"
+    # Of a gain that is the answers' format alone, a note says so.
+    if any(one.id == UNEARNED for one in findings):
+        return "unclear"
     if progress.learned(run):
         watched = quantities.watched_course(run)
         # Of a reward that rises while validation probably falls, nothing is sure.
@@ -506,7 +512,8 @@ def _level(findings: list[Finding], run: Run) -> Level:
 
 def _keep_step(run: Run, findings: list[Finding]) -> int | None:
     """Return the step whose checkpoint to keep, None if none is; docs/checks.md has the rule."""
-    if not len(run.steps):
+    # Where what was gained is no better answer, no checkpoint is better than the start.
+    if not len(run.steps) or any(one.id == UNEARNED for one in findings):
         return None
     serious = [one for one in findings if one.severity is not Severity.INFO]
     changes = [one.onset.step for one in serious if one.id == FIRST_CHECK and one.onset]

@@ -49,6 +49,7 @@ CHECKS: tuple[Check, ...] = (
     # Causes.
     reward.reward_shift,
     hacking.reward_hacking_token,
+    reward_parts.unearned_gain,
     length.length_hacking,
     ranks.rank_differs,
     texts.garbled,

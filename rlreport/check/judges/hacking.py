@@ -137,6 +137,7 @@ def _hacking_title(facts: Facts) -> str:
         "length_hacking",
         "language_drift",
         "reward_part_dominance",
+        "unearned_gain",
         "part_falls",
         "watched_reward_fall",
     ),

@@ -66,6 +66,7 @@ class _LengthHacking(Limits):
         "diversity_collapse",
         "entropy_collapse",
         "reward_part_dominance",
+        "unearned_gain",
         "part_falls",
         "watched_reward_fall",
     ),

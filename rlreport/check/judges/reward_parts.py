@@ -1,4 +1,4 @@
-"""Checks of the parts of the reward: one that falls under a reward that does not."""
+"""Checks of the parts of the reward: a gain without right answers, a part that falls."""
 
 from __future__ import annotations
 
@@ -10,11 +10,117 @@ from rlreport.check import means, parts, quantities
 from rlreport.check.check import ANY_REWARD, Check
 from rlreport.check.events import Event
 from rlreport.check.evidence import Ranking
-from rlreport.check.finding import Rank, Result, Severity
+from rlreport.check.finding import Facts, LogText, Onset, Rank, Result, Severity
+from rlreport.check.gain import VALIDATION, Gain, GainPart, UnearnedGain, gain_by_parts
 from rlreport.check.limits import Limit, LimitKind, Limits
-from rlreport.check.run import Run, event_onset
+from rlreport.check.run import Run, event_onset, onset_of
 from rlreport.check.series import Series
 from rlreport.text.messages import translatable
+
+
+def _unearned_title(facts: Facts) -> str:
+    """Return the title: which parts the gain is, and which score did not rise with it."""
+    if facts["right"] is None:
+        return translatable(
+            "The reward rose from {start:figure} to {end:figure}, {share:percent} of it "
+            "{parts:quoted}; validation did not clearly rise ({right_start:figure} to "
+            "{right_end:figure})."
+        )
+    return translatable(
+        "The reward rose from {start:figure} to {end:figure}, {share:percent} of it "
+        "{parts:quoted}; {right:quoted} did not clearly rise ({right_start:figure} to "
+        "{right_end:figure})."
+    )
+
+
+def _unearned_statement(facts: Facts) -> str:
+    """Return the clause of the verdict."""
+    if facts["right"] is None:
+        return translatable(
+            "the gain is {parts:quoted}, while validation does not rise"
+        )
+    return translatable(
+        "the gain is {parts:quoted}, while {right:quoted} does not rise"
+    )
+
+
+@Check(
+    name="a gain without right answers",
+    rank=Rank.CAUSE,
+    needs=(ANY_REWARD,),
+    charts=("reward_parts", "reward"),
+    limits=UnearnedGain,
+    title=_unearned_title,
+    statement=_unearned_statement,
+    why="The policy learns what these parts pay for, whether its answers are right or not.",
+    suggestion="Pay these parts only where the answer is right, or lower their weight.",
+    explains=(
+        "kl_explosion",
+        "diversity_collapse",
+        "entropy_collapse",
+        "missing_eos",
+        "language_drift",
+        "length_collapse",
+        "group_std_fall",
+        "reward_part_dominance",
+        "part_falls",
+        "watched_reward_fall",
+    ),
+    needs_also="two parts of the reward or more, as reward_parts or metrics",
+    of_reward=True,
+    trend=True,
+)
+def unearned_gain(check: Check, run: Run) -> Result:
+    """Find that the reward rose by other parts alone, while what tells right answers did not.
+
+    Learning the answer format first is usual: it is a note.
+    """
+    if len(quantities.reward_parts(run)) < 2:
+        return check.not_run(check.needs_also)
+    gain = gain_by_parts(run)
+    if gain is None or not gain.is_unearned:
+        return Result()
+    leading = gain.rose[0].name
+    tested = run.limits.test(UnearnedGain.others, ">=", gain.of_others)
+    logged = parts.of_rollouts(run).get(leading)
+    # The means of responses have known errors, and so a date that is more exact.
+    of_rollouts = parts.series_of_rollouts(run)
+    series = quantities.reward_parts(run)[leading]
+    return check.found(
+        run,
+        Severity.INFO if gain.is_format else Severity.WARNING,
+        [tested],
+        _facts_of_gain(gain),
+        None if logged is None else Ranking(logged),
+        series=series,
+        onset=_climb_onset(of_rollouts.get(leading, series)),
+    )
+
+
+def _facts_of_gain(gain: Gain) -> Facts:
+    still = _told_still(gain)
+    return {
+        "parts": tuple(LogText(part.name) for part in gain.rose),
+        "share": min(sum(part.share for part in gain.rose), 1.0),
+        "start": gain.first,
+        "end": gain.last,
+        "right": LogText(still.name) if still.name != VALIDATION else None,
+        "right_start": still.first,
+        "right_end": still.last,
+    }
+
+
+def _told_still(gain: Gain) -> GainPart:
+    """Return the score to tell: validation if it is logged, else the first part."""
+    validation = [one for one in gain.still if one.name == VALIDATION]
+    return (validation or list(gain.still))[0]
+
+
+def _climb_onset(series: Series) -> Onset | None:
+    curve = series.curve
+    if curve is None:
+        return None
+    return event_onset(curve.climb) or onset_of(curve)
 
 
 class _PartFalls(Limits):
