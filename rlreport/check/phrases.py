@@ -21,6 +21,9 @@ CONTINUED = 0.9
 MAX_NGRAM = 4  # Maximum number of words in a phrase that repeats a word
 MAX_WORDS = 24  # Maximum number of words in any phrase
 
+# Fewest letters of a word that is found inside of other units
+GLUED_LETTERS = 4
+
 _SUFFIX = re.compile(
     "(fulness|ations|ation|ingly|ments|ities|ment|ness|edly|ings|able|ally|ing|ers|est|ies|ity"
     "|ed|er|es|ly|al|s|e|y)$"
@@ -184,6 +187,29 @@ def word_ids(sample: TextSample, numbers: dict[str, int]) -> Ints:
             word = normalize(unit.strip())
             number[index] = numbers.setdefault(word, len(numbers))
     return number[sample.units]
+
+
+def glued(sample: TextSample, word: str) -> Ints:
+    """Return how often each response has a word inside of longer units, as in "4great", (S,).
+
+    A unit counts if it repeats the word, or if nothing else of it is a letter: "great" is not a
+    part of "greatest". Shorter words than GLUED_LETTERS are parts of too many others.
+    """
+    counts = np.zeros(len(sample.rows), np.int64)
+    if not (word.isalpha() and len(word) >= GLUED_LETTERS):
+        return counts
+    of_unit = np.zeros(len(sample.vocabulary), np.int64)
+    for index, unit in enumerate(sample.vocabulary):
+        text = unit.strip().lower()
+        found = text.count(word)
+        if not found or normalize(text) == word:
+            continue  # those of the latter are counted as words
+        others = text.replace(word, "")
+        if found > 1 or not any(map(str.isalpha, others)):
+            of_unit[index] = found
+    response = np.repeat(np.arange(len(counts)), np.diff(sample.offsets))
+    np.add.at(counts, response, of_unit[sample.units])
+    return counts
 
 
 def normalize(word: str) -> str:

@@ -83,8 +83,6 @@ def unearned_gain(check: Check, run: Run) -> Result:
     leading = gain.rose[0].name
     tested = run.limits.test(UnearnedGain.others, ">=", gain.of_others)
     logged = parts.of_rollouts(run).get(leading)
-    # The means of responses have known errors, and so a date that is more exact.
-    of_rollouts = parts.series_of_rollouts(run)
     series = quantities.reward_parts(run)[leading]
     return check.found(
         run,
@@ -93,7 +91,7 @@ def unearned_gain(check: Check, run: Run) -> Result:
         _facts_of_gain(gain),
         None if logged is None else Ranking(logged),
         series=series,
-        onset=_climb_onset(of_rollouts.get(leading, series)),
+        onset=_climb_onset(series),
     )
 
 
