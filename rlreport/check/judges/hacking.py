@@ -604,9 +604,12 @@ def _accuracy_fall(check: Check, run: Run, accuracy: Course) -> Result:
         "part": LogText(accuracy.name),
         **quantities.levels_of(accuracy),
     }
+    # Without right answers, whatever is left of the reward is paid for something else.
+    is_dead = accuracy.last.value <= quantities.DEAD_SHARE * accuracy.top.value
+    is_gone = is_dead and accuracy.curve.fell
     return check.found(
         run,
-        Severity.WARNING,
+        Severity.CRITICAL if is_gone else Severity.WARNING,
         [tested],
         facts,
         onset=fall_onset(accuracy.curve),

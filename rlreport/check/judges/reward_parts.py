@@ -153,6 +153,8 @@ class _PartFall(NamedTuple):
     statement="{part:quoted} falls to {end:short} while the whole reward does not",
     why="The policy gives up this part for others that pay more or are easier.",
     suggestion="Raise the weight of this part, or pay the others only where it is earned, too.",
+    # What the policy learns instead takes it away from the reference.
+    explains=("kl_explosion",),
     needs_also="parts of the reward, as reward_parts or metrics",
     of_reward=True,
     trend=True,
