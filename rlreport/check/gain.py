@@ -72,6 +72,7 @@ class GainPart:
     share: float  # of the rise of the reward; NaN for validation
     first: float
     last: float
+    fell: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,10 +230,12 @@ def _gain(run: Run, course: Course, shares: Sequence[GainPart]) -> Gain:
     of_name = {part.name: part for part in shares}
     told = []
     for one in still:
-        first, last = _levels(one.series, course)
         known = of_name.get(one.name)
         share = known.share if known is not None else math.nan
-        told.append(GainPart(one.name, share, first, last))
+        curve = one.course.curve
+        told.append(
+            GainPart(one.name, share, curve.first.value, curve.last.value, curve.fell)
+        )
     return Gain(
         first=course.first.value,
         last=_end(course).value,
@@ -260,7 +263,6 @@ class _Right:
     """A score that tells how many answers are right."""
 
     name: str  # VALIDATION, or that of a part
-    series: Series
     course: Course
     scale: float  # the value of a right answer, as far as the log shows
 
@@ -280,7 +282,7 @@ def _right_scores(run: Run) -> list[_Right]:
     for name, one in series.items():
         course = course_of(one, name)
         if course is not None and course.curve.changed is not None:
-            found.append(_Right(name, one, course, _scale(run, name, course)))
+            found.append(_Right(name, course, _scale(run, name, course)))
     return found
 
 

@@ -112,6 +112,7 @@ CHECKS: tuple[Check, ...] = (
     reward.reward_stalled,
     groups.sharpening,
     hacking.reward_part_dominance,
+    reward_parts.part_stays_zero,
     length.cut_texts,
     tokens.temperature,
     tokens.improbable_duplicates,

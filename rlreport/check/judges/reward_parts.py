@@ -15,21 +15,29 @@ from rlreport.check.gain import VALIDATION, Gain, GainPart, UnearnedGain, gain_b
 from rlreport.check.limits import Limit, LimitKind, Limits
 from rlreport.check.run import Run, event_onset, onset_of
 from rlreport.check.series import Series
-from rlreport.text.messages import translatable
+from rlreport.text.messages import format_message, message, translatable
 
 
 def _unearned_title(facts: Facts) -> str:
     """Return the title: which parts the gain is, and which score did not rise with it."""
-    if facts["right"] is None:
-        return translatable(
-            "The reward rose from {start:figure} to {end:figure}, {share:percent} of it "
-            "{parts:quoted}; validation did not clearly rise ({right_start:figure} to "
-            "{right_end:figure})."
-        )
-    return translatable(
+    gain = translatable(
         "The reward rose from {start:figure} to {end:figure}, {share:percent} of it "
-        "{parts:quoted}; {right:quoted} did not clearly rise ({right_start:figure} to "
-        "{right_end:figure})."
+        "{parts:quoted}"
+    )
+    name = message("validation")
+    if facts["right"] is not None:
+        name = format_message("{right:quoted}", facts)
+    still = translatable(
+        "{name} did not clearly rise ({right_start:figure} to {right_end:figure})"
+    )
+    if facts["right_fell"]:
+        still = translatable(
+            "{name} fell from {right_start:figure} to {right_end:figure}"
+        )
+    return message(
+        "{gain}; {still}.",
+        gain=format_message(gain, facts),
+        still=format_message(still, {**facts, "name": name}),
     )
 
 
@@ -105,6 +113,7 @@ def _facts_of_gain(gain: Gain) -> Facts:
         "right": LogText(still.name) if still.name != VALIDATION else None,
         "right_start": still.first,
         "right_end": still.last,
+        "right_fell": still.fell,
     }
 
 
@@ -231,3 +240,46 @@ def _is_by_mix(run: Run, name: str, fall: Event) -> bool:
     after = run.window(min(start, count - 1), count)
     mix = means.mix(run, before, after, logged)
     return mix is not None and mix.explains_fall
+
+
+class _PartStaysZero(Limits):
+    steps = Limit(10, LimitKind.COUNT, "steps", "all steps, of which none has this part")
+
+
+@Check(
+    name="a part of the reward is never earned",
+    rank=Rank.NOTE,
+    needs=(ANY_REWARD,),
+    charts=("reward_parts", "reward"),
+    limits=_PartStaysZero,
+    title={
+        "one": "{parts:quoted}, a part of the reward, is 0 in all {steps:count} steps.",
+        "more": "{parts:quoted}, parts of the reward, are 0 in all {steps:count} steps.",
+    },
+    why="A part that no response earns teaches nothing; its parser may not match any answer.",
+    suggestion="Grade a response that should earn it by hand, or leave this part out.",
+    needs_also="parts of the reward, as reward_parts or metrics",
+    of_reward=True,
+)
+def part_stays_zero(check: Check, run: Run) -> Result:
+    """Note the parts that are 0 in every step, while another one is not."""
+    series = quantities.reward_parts(run)
+    never = [
+        name
+        for name, part in series.items()
+        if parts.is_component(name) and not np.nan_to_num(part.values).any()
+    ]
+    if not series:
+        return check.not_run(check.needs_also)
+    if not never or len(never) == len(series):
+        return Result()  # without any reward, other checks tell
+    count = min(int(np.isfinite(series[name].values).sum()) for name in never)
+    tested = run.limits.test(_PartStaysZero.steps, ">=", count)
+    if not tested.met:
+        return Result(tested=(tested,))
+    facts: Facts = {
+        "kind": "one" if len(never) == 1 else "more",
+        "parts": tuple(map(LogText, never)),
+        "steps": count,
+    }
+    return check.found(run, Severity.INFO, [tested], facts, onset=run.from_start())
