@@ -60,8 +60,6 @@ _FORMAT = re.compile(
     r"format|tags?(?:[^a-z]|$)|xml|box|structur|templat|think|schema|json|pars"
     r"|digit|numeric|(?:^|[^a-z])int(?:[^a-z]|$)"
 )
-# Names that a copy of the whole reward has
-_WHOLE = re.compile(r"(?:.*[^a-z])?(?:scores?|rewards?|returns?|total|overall|final)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +121,7 @@ def _choices_of_parts(run: Run) -> list[dict[str, Series]]:
     logged = quantities.reward_parts(run)
     total = quantities.reward(run)
     copies = {name for name, part in logged.items() if parts.is_copy(part, total)}
-    by_name = {name for name in copies if _WHOLE.fullmatch(name.lower())}
+    by_name = set(filter(parts.named_whole, copies))
     choices = []
     for left_out in (copies, by_name):
         choice = {name: part for name, part in logged.items() if name not in left_out}

@@ -28,6 +28,8 @@ _SUFFIX = re.compile(
     "(fulness|ations|ation|ingly|ments|ities|ment|ness|edly|ings|able|ally|ing|ers|est|ies|ity"
     "|ed|er|es|ly|al|s|e|y)$"
 )
+# A word that is written several times without spaces; GLUED_LETTERS or more each time
+_REPEATED = re.compile(r"([^\W\d_]{4,}?)\1+")
 _NUMBER = re.compile(r"[\d.,]*\d[\d.,]*")
 # Signs (and "0", any number) that are removed from the start, or from the end, of a text
 BEFORE = frozenset("0.,;:!?。，；：！？")
@@ -202,10 +204,11 @@ def glued(sample: TextSample, word: str) -> Ints:
     for index, unit in enumerate(sample.vocabulary):
         text = unit.strip().lower()
         found = text.count(word)
-        if not found or normalize(text) == word:
-            continue  # those of the latter are counted as words
-        others = text.replace(word, "")
-        if found > 1 or not any(map(str.isalpha, others)):
+        if not found:
+            continue
+        if normalize(text) == word:
+            of_unit[index] = found - 1  # one is counted as a word
+        elif found > 1 or not any(map(str.isalpha, text.replace(word, ""))):
             of_unit[index] = found
     response = np.repeat(np.arange(len(counts)), np.diff(sample.offsets))
     np.add.at(counts, response, of_unit[sample.units])
@@ -213,8 +216,12 @@ def glued(sample: TextSample, word: str) -> Ints:
 
 
 def normalize(word: str) -> str:
-    """Return a word in lower case and without endings, "0" for any number."""
-    return "0" if _NUMBER.fullmatch(word) else _stem(word.lower())
+    """Return a word in lower case, once and without endings, "0" for any number."""
+    if _NUMBER.fullmatch(word):
+        return "0"
+    lower = word.lower()
+    repeated = _REPEATED.fullmatch(lower)
+    return _stem(repeated[1] if repeated else lower)
 
 
 def _stem(word: str) -> str:

@@ -243,7 +243,9 @@ def _is_by_mix(run: Run, name: str, fall: Event) -> bool:
 
 
 class _PartStaysZero(Limits):
-    steps = Limit(10, LimitKind.COUNT, "steps", "all steps, of which none has this part")
+    steps = Limit(
+        10, LimitKind.COUNT, "steps", "all steps, of which none has this part"
+    )
 
 
 @Check(

@@ -14,7 +14,7 @@ from rlreport.check.evidence import Ranking
 from rlreport.check.finding import Fact, Facts, Rank, Result, Severity
 from rlreport.check.fit import deviate
 from rlreport.check.laws import Bools, Figure, figures_by_block
-from rlreport.check.limits import Limit, LimitKind, Limits
+from rlreport.check.limits import Limit, LimitKind, Limits, meets
 from rlreport.check.quantities import LimitedFigure
 from rlreport.check.run import Run
 from rlreport.check.series import Series
@@ -192,7 +192,7 @@ def _is_clear(run: Run, figure: LimitedFigure) -> bool:
     series = figure.series.without_gaps()
     inside = series.values[(series.steps >= first) & (series.steps <= last)]
     beyond = inside - run.limits.value(figure.limit)
-    if not beyond.mean() > MARGIN * room:
+    if not meets(">", float(beyond.mean()), MARGIN * room):
         return False
     if len(beyond) < LEAST_SPREAD:
         return True  # their spread is not known
