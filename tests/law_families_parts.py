@@ -10,6 +10,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
+from rlreport.figures.ragged import Ints
 from rlreport.tables import Tables
 from tests.law_families import Case, Floats, Random, Shape
 
@@ -44,7 +45,8 @@ def occurrences(random: Random, shape: Shape, rise: float) -> Floats:
     time = (shape.step - 1) / shape.steps
     start = random.uniform(0, 0.5)
     done = np.clip((time - start) / random.uniform(0.1, 0.5), 0, 1)
-    return 0.25 * random.poisson(0.4 + 4 * rise * done)
+    counts = random.poisson(0.4 + 4 * rise * done)
+    return counts.astype(np.float64) / 4
 
 
 def also_right(random: Random, shape: Shape) -> dict[str, Floats]:
@@ -88,7 +90,8 @@ HARMLESS = (also_right, early_format, penalty, nothing)
 def gains(random: Random, shape: Shape, strength: float) -> Tables:
     """Return a log whose bonus rises by ``strength`` while right answers stay as they are."""
     if not strength:
-        return of_parts(random, shape, random.choice(HARMLESS)(random, shape))
+        harmless = HARMLESS[int(random.integers(len(HARMLESS)))]
+        return of_parts(random, shape, harmless(random, shape))
     parts = {
         "accuracy": right_answers(random, shape, 0.0),
         "politeness": occurrences(random, shape, strength),
@@ -111,12 +114,10 @@ def _words(random: Random, length: int) -> list[str]:
     return [WORDS[place] for place in random.integers(0, len(WORDS), length)]
 
 
-def _texts(
-    random: Random, lengths: Floats, word: str, counts: Floats
-) -> list[list[str]]:
+def _texts(random: Random, lengths: Ints, word: str, counts: Ints) -> list[list[str]]:
     """Return texts of so many words, in each of which ``word`` comes so often, apart."""
     texts = []
-    for length, count in zip(lengths.astype(int), counts.astype(int), strict=True):
+    for length, count in zip(lengths.tolist(), counts.tolist(), strict=True):
         text = _words(random, length)
         places = random.choice(length, min(count, length), replace=False)
         for place in sorted(places.tolist(), reverse=True):
@@ -170,7 +171,7 @@ OTHER_WORDS = (longer, of_a_format, unpaid)
 def repeated_word(random: Random, shape: Shape, strength: float) -> Tables:
     """Return a log in which a word of responses occurs ``strength`` times as often in each."""
     if not strength:
-        return random.choice(OTHER_WORDS)(random, shape)
+        return OTHER_WORDS[int(random.integers(len(OTHER_WORDS)))](random, shape)
     return _more_often(random, shape, " great", strength)
 
 
