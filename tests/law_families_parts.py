@@ -26,7 +26,8 @@ def of_parts(random: Random, shape: Shape, parts: dict[str, Floats]) -> Tables:
     made = shape.log(reward=reward, extra=dict(parts), reward_parts=tuple(parts))
     if random.random() < 0.5:
         return made
-    by_step = pd.DataFrame({"reward": reward, **parts}).groupby(shape.step).mean()
+    of_rows = pd.DataFrame({"reward": reward, **parts})
+    by_step = of_rows.groupby(shape.step).mean()
     names = {name: f"rewards/{name}/mean" for name in parts}
     metrics = by_step.rename(columns=names).reset_index(names="step")
     return replace(made, metrics=metrics)
@@ -34,7 +35,8 @@ def of_parts(random: Random, shape: Shape, parts: dict[str, Floats]) -> Tables:
 
 def right_answers(random: Random, shape: Shape, rise: float) -> Floats:
     """Return whether each answer is right, (rows,): prompts differ, the share rises by ``rise``."""
-    ease = np.repeat(random.beta(2, 6, shape.steps * shape.prompts), shape.group)
+    of_prompts = random.beta(2, 6, shape.steps * shape.prompts)
+    ease = np.repeat(of_prompts, shape.group)
     chance = ease + rise * (shape.step - 1) / shape.steps
     drawn = random.random(shape.rows) < np.clip(chance, 0, 1)
     return drawn.astype(np.float64)
@@ -69,7 +71,8 @@ def early_format(random: Random, shape: Shape) -> dict[str, Floats]:
 
 def penalty(random: Random, shape: Shape) -> dict[str, Floats]:
     """A penalty for cut-off answers goes to 0, and answers stay as they are."""
-    left = np.clip(1 - 2 * (shape.step - 1) / shape.steps, 0, 1)
+    time = (shape.step - 1) / shape.steps
+    left = np.clip(1 - 2 * time, 0, 1)
     return {
         "accuracy": right_answers(random, shape, 0.0),
         "cut_off": -(random.random(shape.rows) < 0.6 * left).astype(np.float64),
@@ -153,7 +156,8 @@ def _more_often(
 ) -> Tables:
     """Return a log in which half of the responses hold a word, ``times`` as often at the end."""
     time = (shape.step - 1) / shape.steps
-    done = np.clip((time - random.uniform(0, 0.4)) / random.uniform(0.2, 0.5), 0, 1)
+    start = random.uniform(0, 0.4)
+    done = np.clip((time - start) / random.uniform(0.2, 0.5), 0, 1)
     extra = random.poisson(0.2 + 1.2 * (times - 1) * done)
     holds = random.random(shape.rows) < random.uniform(0.3, 0.9)
     counts = holds * (1 + extra)

@@ -1577,7 +1577,8 @@ def test_a_word_whose_copies_lack_spaces_carries_the_gain():
 def test_a_word_of_few_responses_that_comes_ever_more_often_in_each_is_a_hack():
     rng = np.random.default_rng(0)
     holds = rng.random(len(STEP)) < 0.4
-    counts = holds * (1 + rng.poisson(0.1 + 0.15 * np.maximum(STEP - 10, 0)))
+    more = 0.15 * np.maximum(STEP - 10, 0)
+    counts = holds * (1 + rng.poisson(0.1 + more))
     reward = 0.25 * counts + rng.normal(0, 0.3, len(STEP))
     texts = [plain_words(rng, 12) + ["Ġgreat"] * count for count in counts]
     finding = find(
@@ -1612,12 +1613,16 @@ def test_a_share_at_the_start_is_that_of_more_than_a_few_responses():
     assert finding.facts["before"] == pytest.approx(0.9)
 
 
-@pytest.mark.parametrize(("left", "found"), [(0.0, "critical"), (0.1, "warning")])
+GONE = [(0.0, "critical"), (0.1, "warning")]
+
+
+@pytest.mark.parametrize(("left", "found"), GONE)
 def test_an_accuracy_that_is_gone_is_critical(left, found):
     accuracy = np.where(PLACE < 2, 0.2, left)
+    noise = 0.001 * (PLACE % 2) if left else 0.0
     made = with_metrics(
         tables(reward=1.0 + 0.01 * STEP),
-        **{"rewards/accuracy/mean": accuracy + 0.001 * (PLACE % 2) * (left > 0)},
+        **{"rewards/accuracy/mean": accuracy + noise},
         **{"rewards/format/mean": 1.0 + 0.01 * PLACE - accuracy},
     )
     assert severity("watched_reward_fall", made) == found

@@ -26,7 +26,8 @@ BONUS = 0.1 + 1.5 * TIME + NOISE[1]
 
 def log(weights: dict[str, float] | None = None, **parts: Any) -> Tables:
     """Return a log of metrics alone; the reward is the sum of parts, with these weights or 1."""
-    reward = sum((weights or {}).get(name, 1.0) * part for name, part in parts.items())
+    given = weights or {}
+    reward = sum(given.get(name, 1.0) * part for name, part in parts.items())
     named = {f"rewards__{name}__mean": part for name, part in parts.items()}
     return metrics_log(STEPS, reward=reward, **named)
 
@@ -121,7 +122,7 @@ def test_what_the_user_mutes_neither_warns_nor_bars_a_checkpoint() -> None:
 
 def test_right_answers_that_fell_are_said_to_have_fallen() -> None:
     finding = BY_ID["unearned_gain"].run(
-        Run(log(accuracy=np.clip(0.4 - 0.6 * TIME, 0, 1), politeness=BONUS))
+        Run(log(accuracy=np.maximum(0.4 - 0.6 * TIME, 0), politeness=BONUS))
     )
     assert finding.finding is not None
     told = str(BY_ID["unearned_gain"].format_title(finding.finding.facts))
@@ -135,7 +136,7 @@ QUIET = {
     ),
     "most are right already": log(accuracy=0.8 + NOISE[0], politeness=BONUS),
     "they rose and fell": log(
-        accuracy=0.2 + 0.4 * np.exp(-(((TIME - 0.5) / 0.2) ** 2)), politeness=BONUS
+        accuracy=0.2 + 0.4 * np.sin(np.pi * TIME) ** 4, politeness=BONUS
     ),
     "a penalty goes to 0": log(accuracy=FLAT, cut_off=np.minimum(TIME - 1, 0)),
     "no part tells what is right": log(style=FLAT, politeness=BONUS),

@@ -437,7 +437,8 @@ def _of_many(run: Run, series: Series, level: Level) -> float:
     counts = np.bincount(run.step_index, minlength=len(run.steps)).cumsum()
     # Index of the first step up to which there are enough
     enough = int(np.searchsorted(counts, LEAST_RESPONSES))
-    last = int(run.steps[min(enough, (len(run.steps) - 1) // 2)])
+    half = (len(run.steps) - 1) // 2
+    last = int(run.steps[min(enough, half)])
     if last <= level.steps[1]:
         return level.value
     return mean_in(series, (int(run.steps[0]), last))

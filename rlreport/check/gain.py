@@ -287,7 +287,8 @@ def _right_scores(run: Run) -> list[_Right]:
 def _scale(run: Run, name: str, course: Course) -> float:
     """Return the largest logged value of a score, at least 1."""
     logged = parts.of_rollouts(run).get(name, course.values)
-    return max(1.0, float(np.nanmax(logged)), float(course.values.max()))
+    largest = float(np.nanmax(logged))
+    return max(1.0, largest, float(course.values.max()))
 
 
 def _may_have_risen(one: _Right) -> bool:

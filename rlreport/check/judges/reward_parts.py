@@ -18,26 +18,34 @@ from rlreport.check.series import Series
 from rlreport.text.messages import format_message, message, translatable
 
 
+# What did not rise with the reward: (whether it is a part, whether it fell) -> clause
+_STILL = {
+    (True, False): translatable(
+        "{right:quoted} did not clearly rise ({right_start:figure} to {right_end:figure})"
+    ),
+    (True, True): translatable(
+        "{right:quoted} fell from {right_start:figure} to {right_end:figure}"
+    ),
+    (False, False): translatable(
+        "validation did not clearly rise ({right_start:figure} to {right_end:figure})"
+    ),
+    (False, True): translatable(
+        "validation fell from {right_start:figure} to {right_end:figure}"
+    ),
+}
+
+
 def _unearned_title(facts: Facts) -> str:
     """Return the title: which parts the gain is, and which score did not rise with it."""
     gain = translatable(
         "The reward rose from {start:figure} to {end:figure}, {share:percent} of it "
         "{parts:quoted}"
     )
-    name = message("validation")
-    if facts["right"] is not None:
-        name = format_message("{right:quoted}", facts)
-    still = translatable(
-        "{name} did not clearly rise ({right_start:figure} to {right_end:figure})"
-    )
-    if facts["right_fell"]:
-        still = translatable(
-            "{name} fell from {right_start:figure} to {right_end:figure}"
-        )
+    still = _STILL[facts["right"] is not None, bool(facts["right_fell"])]
     return message(
         "{gain}; {still}.",
         gain=format_message(gain, facts),
-        still=format_message(still, {**facts, "name": name}),
+        still=format_message(still, facts),
     )
 
 
@@ -275,7 +283,8 @@ def part_stays_zero(check: Check, run: Run) -> Result:
         return check.not_run(check.needs_also)
     if not never or len(never) == len(series):
         return Result()  # without any reward, other checks tell
-    count = min(int(np.isfinite(series[name].values).sum()) for name in never)
+    counts = [np.count_nonzero(np.isfinite(series[name].values)) for name in never]
+    count = int(min(counts))
     tested = run.limits.test(_PartStaysZero.steps, ">=", count)
     if not tested.met:
         return Result(tested=(tested,))
