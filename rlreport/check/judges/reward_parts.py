@@ -17,7 +17,6 @@ from rlreport.check.run import Run, event_onset, onset_of
 from rlreport.check.series import Series
 from rlreport.text.messages import format_message, message, translatable
 
-
 # What did not rise with the reward: (whether it is a part, whether it fell) -> clause
 _STILL = {
     (True, False): translatable(
