@@ -219,9 +219,13 @@ def normalize(word: str) -> str:
     """Return a word in lower case, once and without endings, "0" for any number."""
     if _NUMBER.fullmatch(word):
         return "0"
-    lower = word.lower()
-    repeated = _REPEATED.fullmatch(lower)
-    return _stem(repeated[1] if repeated else lower)
+    return _stem(written_once(word.lower()))
+
+
+def written_once(word: str) -> str:
+    """Return a word without its repetitions: "greatgreat" -> "great"."""
+    repeated = _REPEATED.fullmatch(word)
+    return repeated[1] if repeated else word
 
 
 def _stem(word: str) -> str:

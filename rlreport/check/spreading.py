@@ -26,6 +26,7 @@ from rlreport.check.phrases import (
     glued,
     normalize,
     word_ids,
+    written_once,
 )
 from rlreport.check.run import Run, once_per_run
 from rlreport.check.windows import Window, centred, log_odds_z
@@ -641,6 +642,8 @@ def _usual_name(words: tuple[str, ...], written: list[list[str]]) -> tuple[str, 
     once = [index for index, word in enumerate(words) if word not in words[:index]]
     written = [_at(forms, once) for forms in written]
     name = _most_common(written)
+    if len(once) == 1:
+        name = written_once(name)
     stem = None
     if len(once) == 1 and name.isalpha():
         stem = _common_stem(name, written)
@@ -690,7 +693,7 @@ def _at(forms: list[str], indices: list[int]) -> list[str]:
 
 def _common_stem(name: str, written: list[list[str]]) -> str | None:
     """Return the common start of a word's forms and "*", None if nearly all are ``name``."""
-    forms = [form[0].strip().lower() for form in written]
+    forms = [written_once(form[0].strip().lower()) for form in written]
     if forms.count(name.lower()) >= SAME * len(forms):
         return None
     return os.path.commonprefix(forms) + "*"  # noqa: RUF071 (characters are meant)
