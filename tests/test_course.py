@@ -244,7 +244,9 @@ def test_the_best_checkpoint_is_kept_where_validation_slipped(
     tables = make_tables(reward, metrics=metrics)
     verdict = run_checks(tables)
     assert verdict.keep_step == keep
-    slipped = "alidation rose from 0.20 to 0.46 (step 30) and is 0.41 at the end."
+    slipped = (
+        "alidation rose from 0.20 (step 0) to 0.46 (step 30) and is 0.41 at the end."
+    )
     assert (slipped in verdict.sentence) == (keep == 30)
     # Beside the first and the last mean, the best one is shown only where it was clearly lost.
     run = SimpleNamespace(tables=tables, verdict=verdict)

@@ -170,10 +170,9 @@ def test_a_run_is_judged_and_shown_by_its_trainers_series(
     report: rlreport.Report,
 ) -> None:
     assert report.verdict.level == "healthy"
-    course = (
-        r"Healthy: the reward rose from 0\.2\d+ to 0\.6\d+\. Keep the last checkpoint\."
-    )
-    assert re.fullmatch(course, report.verdict.sentence)
+    rose = r"Healthy: the reward rose from 0\.2\d+ \(steps 0–2\) to 0\.6\d+ \(steps 57–59\)\."
+    assert re.fullmatch(rose, report.verdict.what)
+    assert report.verdict.next == "Keep the last checkpoint."
     overview = page(report)
     assert (
         "7 metrics of the trainer over 60 steps (0–59), from trainer_state.json."

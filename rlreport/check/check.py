@@ -28,6 +28,7 @@ from rlreport.check.limits import Limit, LimitKind, Limits, Tested
 from rlreport.check.quantities import LimitedFigure
 from rlreport.check.run import Run
 from rlreport.check.series import MIN_STEPS, Series
+from rlreport.check.settings import Remedies, Remedy
 from rlreport.check.windows import Trend
 from rlreport.figures.ragged import Floats
 from rlreport.figures.rounding import change
@@ -135,6 +136,15 @@ class Check:
     turn: Callable[[Turn], bool] | None = None  # whether evidence is to point at a turn
     # data needed beyond ``needs``, in words; ``judge`` tests for it itself
     needs_also: str = ""
+    # what to do with settings, the best first, instead of (or after) ``suggestion``, or a dict of
+    # such tuples (``facts["kind"]`` selects one); ``check.advice`` names the framework's own
+    advice: Remedies | Mapping[str, Remedies] = ()
+    # what no advice on the run may say while there is a finding
+    rules_out: Remedies = ()
+    # the words before a setting that is told after them, "" for ``suggestion``
+    before_setting: str = ""
+    # what to do if settings of ``advice`` exist, but their values allow none of it
+    otherwise: str = ""
 
     def __post_init__(self) -> None:
         if not self.source:
@@ -166,6 +176,17 @@ class Check:
     def format_statement(self, facts: Facts) -> str:
         """Return the clause that states a finding with these facts in the verdict."""
         return _fill_template(self.statement or self.name, facts)
+
+    def remedies(self, facts: Facts) -> Remedies:
+        """Return what to do with settings after a finding with these facts, the best first."""
+        if isinstance(self.advice, Mapping):
+            return self.advice.get(str(facts.get("kind")), ())
+        return self.advice
+
+    def opposites(self, facts: Facts) -> set[Remedy]:
+        """Return what would undo the remedies for a finding with these facts."""
+        opposites = (remedy.opposite for remedy in self.remedies(facts))
+        return {one for one in opposites if one is not None}
 
     def close_to_limit(self, tested: Iterable[Tested]) -> Close | None:
         """Return the tested value nearest below its limit, None if one of them is not near.

@@ -15,6 +15,7 @@ from markupsafe import Markup
 from rlreport.about.card import Card, run_card
 from rlreport.about.several_runs import several_runs
 from rlreport.check import Thresholds, judge, load_thresholds
+from rlreport.check.advice import setup_of
 from rlreport.check.finding import Finding
 from rlreport.check.judge import with_excerpts
 from rlreport.check.registry import refuse_unknown
@@ -180,7 +181,8 @@ def _load_and_judge(
         judged = redacted_verdict(judged, redact)
         spreading = redacted_ngrams(spreading, redact)
         tables = redacted_tables(tables, redact)
-    verdict = with_texts(judged, tables.sample_note)
+    setup = setup_of(tables, prepared.card.entries)
+    verdict = with_texts(judged, tables.sample_note, setup)
     # The user's functions get the tables after redaction, and with it no texts (see ``_texts``).
     charts, chart_errors = custom_charts(
         prepared.chart_functions, tables, sampled_texts, quote=not options.redact
@@ -204,13 +206,11 @@ def check_logs(logs: Sequence[str | Path], options: BuildOptions) -> Verdict:
     progress = Progress(options.quiet, options.language)
     thresholds = _thresholds(options)
     with Workers(options.workers, options.ray) as workers:
-        card = _card(
-            logs, options
-        )  # only for ``_load``, so that its files are no unread logs
+        card = _card(logs, options)
         _, rollouts, tables = _load(logs, options, card, progress, workers)
         tables = _with_several_runs(logs, tables, options)
         judged, _ = _judge(tables, rollouts, thresholds, options)
-    return with_texts(judged, tables.sample_note)
+    return with_texts(judged, tables.sample_note, setup_of(tables, card.entries))
 
 
 def _load(

@@ -19,6 +19,7 @@ from rlreport.check.means import mean
 from rlreport.check.quantities import LimitedFigure
 from rlreport.check.run import ROUNDING, Run, fall_onset, has
 from rlreport.check.series import Series
+from rlreport.check.settings import SettingKind, also, enabled, higher, see
 from rlreport.figures.ragged import Ints
 from rlreport.figures.rounding import change
 from rlreport.read.grades import Missing
@@ -102,6 +103,7 @@ def _missing_statement(facts: Facts) -> str:
     statement=_missing_statement,
     why="A failed grade that counts as 0 gives the others of its group an unearned advantage.",
     suggestion="Grade again, or mask these responses in the loss; look at the judge's time limits.",
+    advice=see(SettingKind.GRADER),
     whole_run=True,
 )
 def missing_grades(check: Check, run: Run) -> Result:
@@ -195,6 +197,10 @@ class _ZeroVarianceGroups(RiseOrShare):
     )
 
 
+# More responses to a prompt are less often all equal
+_RESAMPLE_OR_MORE = enabled(SettingKind.GROUP_FILTER) + higher(SettingKind.GROUP_SIZE)
+
+
 def _equal_groups_clause(facts: Facts) -> str:
     """Return the clause, with numbers of groups if they still lack a signal at the end."""
     if "equal" in facts:
@@ -229,6 +235,16 @@ def _equal_groups_clause(facts: Facts) -> str:
     statement=_equal_groups_clause,
     why="If all responses of a group earn the same reward, its advantages and gradient are zero.",
     suggestion="Sample other groups instead (DAPO), choose other prompts, or use a finer reward.",
+    advice={
+        "share": enabled(SettingKind.GROUP_FILTER) + higher(SettingKind.GROUP_SIZE),
+        "mixed": enabled(SettingKind.GROUP_FILTER) + higher(SettingKind.GROUP_SIZE),
+        "wrong": enabled(SettingKind.GROUP_FILTER) + higher(SettingKind.GROUP_SIZE),
+        "solved": enabled(SettingKind.GROUP_FILTER),
+        "best": enabled(SettingKind.GROUP_FILTER),
+        "between": see(SettingKind.GRADER),
+        "constant": see(SettingKind.GRADER),
+    },
+    otherwise="Choose prompts of medium difficulty, or use a finer reward.",
     explains=("reward_stalled", "group_std_fall", "dropped_groups"),
     needs_also="groups of responses, and no critic",
 )
@@ -420,6 +436,8 @@ class _GroupStdFall(Limits):
     statement="the reward's std within groups falls to {end:short} ({start:short} at the start)",
     why="Without differences within groups there is no learning signal, only noise.",
     suggestion="Keep groups with the largest std (RAGEN), or choose prompts of medium difficulty.",
+    advice=_RESAMPLE_OR_MORE,
+    otherwise="Choose prompts of medium difficulty.",
     explains=("reward_stalled",),
     needs_also="groups of responses, and no critic",
     trend=True,
@@ -462,6 +480,8 @@ def group_std_fall(check: Check, run: Run) -> Result:
     "{one_start:figure} to {one_end:figure}: sharpening, not learning.",
     why="Right answers become more frequent, but fewer prompts have any: the policy narrows.",
     suggestion="Evaluate checkpoints by pass@k, and keep entropy up: a KL penalty, more prompts.",
+    advice=also(*higher(SettingKind.KL)),
+    before_setting="Evaluate checkpoints by pass@k, and keep entropy up.",
     source=translatable("Yue et al. 2025, arXiv 2504.13837"),
     needs_also="groups of responses",
     trend=True,
@@ -540,6 +560,8 @@ class _DroppedGroups(RiseOrShare):
     },
     why="The policy learns nothing from dropped responses, and the trainer's mean omits them.",
     suggestion="Look at dropped responses, and choose prompts of medium difficulty.",
+    advice={"many": higher(SettingKind.GROUP_SIZE)},
+    otherwise="Choose prompts of medium difficulty.",
     explains=("reward_stalled",),
     trend=True,
 )

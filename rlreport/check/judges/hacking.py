@@ -22,6 +22,7 @@ from rlreport.check.limits import Limit, LimitKind, Limits, Tested
 from rlreport.check.means import mean
 from rlreport.check.parts import of_rollouts
 from rlreport.check.run import Run, fall_onset
+from rlreport.check.settings import SettingKind, also, enabled, higher, see
 from rlreport.check.spreading import (
     Spreading,
     has_reference,
@@ -129,6 +130,7 @@ def _hacking_title(facts: Facts) -> str:
     statement=_spread_clause,
     why="The policy may have found text that raises the reward whatever the answer is.",
     suggestion="Read the responses that contain it; if it is not part of the task, penalise it.",
+    advice=see(SettingKind.GRADER),
     explains=(
         "kl_explosion",
         "diversity_collapse",
@@ -440,6 +442,7 @@ class _PartShares(NamedTuple):
     },
     why="The other parts of the reward hardly steer the policy: it learns this one alone.",
     suggestion="Weight the parts so that they have similar spreads within a step.",
+    advice=also(*enabled(SettingKind.REWARD_PARTS)) + see(SettingKind.REWARD_PARTS),
     source="rewardspy",
     needs_also="reward_parts, two or more",
     of_reward=True,
@@ -521,10 +524,11 @@ class _WatchedRewardFall(Limits):
     charts=("reward",),
     limits=_WatchedRewardFall,
     title={
-        "apart": "Validation did not rise with the reward: it went from {start:figure} to "
-        "{end:figure}, while the reward rose from {trained_start:figure} to {trained_end:figure}.",
-        "fell": "Validation fell from {best:figure} to {end:figure} (it started at "
-        "{start:figure}).",
+        "apart": "Validation did not rise with the reward: it went from {start:figure}{unit} to "
+        "{end:figure}{unit}, while the reward rose from {trained_start:figure} to "
+        "{trained_end:figure}.",
+        "fell": "Validation fell from {best:figure}{unit} to {end:figure}{unit} (it started at "
+        "{start:figure}{unit}).",
         "second_apart": "The second reward did not rise with the trained one: it went from "
         "{start:figure} to {end:figure}, while the trained one rose from {trained_start:figure} to "
         "{trained_end:figure}.",
@@ -535,13 +539,15 @@ class _WatchedRewardFall(Limits):
     },
     statement={
         "apart": "validation does not follow the reward",
-        "fell": "validation falls to {end:short}",
+        "fell": "validation falls from {best:short}{unit} to {end:short}{unit}",
         "second_apart": "the second reward does not follow the trained one",
-        "second_fell": "the second reward falls to {end:short}",
-        "part_fell": "{part:quoted} falls to {end:short}",
+        "second_fell": "the second reward falls from {best:short} to {end:short}",
+        "part_fell": "{part:quoted} falls from {best:short} to {end:short}",
     },
     why="The policy games or over-fits the reward that it is trained on.",
     suggestion="Keep the checkpoint where it was best; raise the KL coefficient or fix the reward.",
+    advice=higher(SettingKind.KL),
+    otherwise="Keep the checkpoint where it was best, and fix the reward.",
 )
 def watched_reward_fall(check: Check, run: Run) -> Result:
     """Find that a reward not trained on fell, or did not rise with the trained one."""
@@ -566,6 +572,7 @@ def watched_reward_fall(check: Check, run: Run) -> Result:
     facts: Facts = {
         "kind": kind if watched.quantity == "validation" else f"second_{kind}",
         **quantities.levels_of(watched),
+        "unit": watched.unit,
         "trained_start": trained.first.value if trained else None,
         "trained_end": trained.last.value if trained else None,
     }

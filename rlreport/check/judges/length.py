@@ -15,6 +15,7 @@ from rlreport.check.means import mean, median
 from rlreport.check.quantities import LimitedFigure
 from rlreport.check.run import Run, fall_onset, onset_of
 from rlreport.check.series import Series
+from rlreport.check.settings import SettingKind, also, enabled, higher
 from rlreport.check.windows import Trend, correlation_within
 from rlreport.figures.ragged import Floats
 from rlreport.figures.tokens import is_cut_off
@@ -68,6 +69,8 @@ class _LengthHacking(Limits):
     statement="longer responses earn more, and length grows to {end:short} {unit}",
     why="Longer text scores higher whatever it says, so the policy pads instead of improving.",
     suggestion="Normalise or penalise length, or retrain the reward model on equally long pairs.",
+    advice=also(*enabled(SettingKind.LENGTH_PENALTY)),
+    rules_out=higher(SettingKind.LENGTH_LIMIT),
     explains=(
         "kl_explosion",
         "missing_eos",
@@ -381,6 +384,8 @@ class MissingEos(RiseOrShare):
     statement="{share:percent} of responses are cut off",
     why="A response that is cut off has no ending, so its reward judges an unfinished text.",
     suggestion="Penalise responses without EOS, allow more tokens, and check the mask of the EOS.",
+    advice=higher(SettingKind.LENGTH_LIMIT) + enabled(SettingKind.TRUNCATED),
+    otherwise="Penalise responses without EOS, and check the mask of the EOS.",
     needs_also="an end-of-sequence token, a finish reason, or lengths in tokens",
 )
 def missing_eos(check: Check, run: Run) -> Result:

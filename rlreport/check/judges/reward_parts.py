@@ -15,6 +15,7 @@ from rlreport.check.gain import VALIDATION, Gain, GainPart, UnearnedGain, gain_b
 from rlreport.check.limits import Limit, LimitKind, Limits
 from rlreport.check.run import Run, event_onset, onset_of
 from rlreport.check.series import Series
+from rlreport.check.settings import SettingKind, also, enabled, see
 from rlreport.text.messages import format_message, message, translatable
 
 # What did not rise with the reward: (whether it is a part, whether it fell) -> clause
@@ -69,6 +70,7 @@ def _unearned_statement(facts: Facts) -> str:
     statement=_unearned_statement,
     why="The policy learns what these parts pay for, whether its answers are right or not.",
     suggestion="Pay these parts only where the answer is right, or lower their weight.",
+    advice=see(SettingKind.REWARD_PARTS),
     explains=(
         "kl_explosion",
         "diversity_collapse",
@@ -169,6 +171,7 @@ class _PartFall(NamedTuple):
     statement="{part:quoted} falls to {end:short} while the whole reward does not",
     why="The policy gives up this part for others that pay more or are easier.",
     suggestion="Raise the weight of this part, or pay the others only where it is earned, too.",
+    advice=also(*enabled(SettingKind.REWARD_PARTS)) + see(SettingKind.REWARD_PARTS),
     # What the policy learns instead takes it away from the reference.
     explains=("kl_explosion",),
     needs_also="parts of the reward, as reward_parts or metrics",

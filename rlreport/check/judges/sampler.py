@@ -18,6 +18,7 @@ from rlreport.check.limits import Limit, LimitKind, Limits, meets
 from rlreport.check.quantities import LimitedFigure
 from rlreport.check.run import Run
 from rlreport.check.series import Series
+from rlreport.check.settings import SettingKind, enabled, lower, neutral
 from rlreport.check.windows import LEAST_STEPS, Window, part_of, z_of
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.figures.rounding import rounded
@@ -149,6 +150,8 @@ def _disagreement_clause(facts: Facts) -> str:
     why="The trainer assumes on-policy data, but the sampler's probabilities differ; the bias "
     "grows with response length.",
     suggestion="Use equal precision, kernels and weights, or truncated importance weights.",
+    advice=enabled(SettingKind.CORRECTION),
+    otherwise="Use equal precision, kernels and weights in sampler and trainer.",
     explains=(*FAILURES, "ratio_drift", "negative_kl"),
 )
 def engine_mismatch(check: Check, run: Run) -> Result:
@@ -309,6 +312,9 @@ class _OffPolicyWeights(Limits):
     statement="importance weights vary widely (effective sample size {ess:percent})",
     why="A few responses then carry most of a corrected gradient; an uncorrected one is biased.",
     suggestion="Truncate the weights or mask the outliers, and sample from fresher weights.",
+    advice=enabled(SettingKind.CORRECTION)
+    + lower(SettingKind.CORRECTION_CAP, SettingKind.STALENESS),
+    otherwise="Sample from fresher weights.",
     explains=(*FALLS, "kl_explosion", "entropy_collapse", "reward_stalled"),
 )
 def off_policy_weights(check: Check, run: Run) -> Result:
@@ -361,6 +367,8 @@ class _StaleRollouts(Limits):
     statement="responses lag {lag:short} steps behind the policy",
     why="The policy learns from texts that it would no longer write.",
     suggestion="Update the sampler more often, or drop rollouts whose lag exceeds a limit.",
+    advice=lower(SettingKind.STALENESS),
+    otherwise="Drop rollouts whose lag exceeds a limit.",
     explains=("off_policy_weights", "ratio_drift", *FALLS, "entropy_collapse"),
 )
 def stale_rollouts(check: Check, run: Run) -> Result:
@@ -408,6 +416,8 @@ class _NegativeKl(Limits):
     why="The tokens were sampled from a different distribution than the trainer's, so a KL "
     "penalty acts as an undeserved reward.",
     suggestion="Sample with temperature 1, top_k = 0, top_p = 1, no min_length or forced tokens.",
+    advice=neutral(SettingKind.TEMPERATURE, SettingKind.TOP_P, SettingKind.TOP_K),
+    otherwise="Look for forced tokens or a minimum length in sampling.",
     explains=(*FALLS, "reward_stalled", "length_collapse"),
 )
 def negative_kl(check: Check, run: Run) -> Result:
