@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rlreport.check import means, quantities
-from rlreport.check.curve import Excursion
+from rlreport.check.curve import Excursion, Level
 from rlreport.check.evidence import Ranking, examples, with_texts_since
 from rlreport.check.finding import (
     Close,
@@ -331,7 +331,7 @@ class Check:
         if excursion is None and not has_risen:
             return Result(tested=tuple(tested))
         share = curve.last.value
-        before = curve.first.value
+        before = _of_many(run, series, curve.first)
         onset = run.onset(series)
         until = None
         if excursion is not None and not has_risen:
@@ -442,6 +442,27 @@ class Check:
             until=None if excursion.lasts else excursion.steps[1],
             steps=steps,
         )
+
+
+# A share is told of so many responses at least
+LEAST_RESPONSES = 30
+
+
+def _of_many(run: Run, series: Series, level: Level) -> float:
+    """Return the first level of a share or, if that is one of few responses, of more steps.
+
+    These are as many as it takes, but not more than half of the run.
+    """
+    if series.source == "metrics" or run.responses.empty:
+        return level.value  # of whole batches
+    counts = np.bincount(run.step_index, minlength=len(run.steps)).cumsum()
+    # Index of the first step up to which there are enough
+    enough = int(np.searchsorted(counts, LEAST_RESPONSES))
+    half = (len(run.steps) - 1) // 2
+    last = int(run.steps[min(enough, half)])
+    if last <= level.steps[1]:
+        return level.value
+    return mean_in(series, (int(run.steps[0]), last))
 
 
 def _precedence(beyond: tuple[LimitedFigure, Excursion]) -> tuple[int, bool]:

@@ -27,6 +27,9 @@ LOSSES = (*FALLS, "part_falls")
 # Ids of checks whose findings concern only the log, not the policy and its checkpoints
 OF_THE_LOG = ("broken_log", "missing_grades")
 
+# Id of the check that finds that only other parts of the reward than right answers rose
+UNEARNED = "unearned_gain"
+
 # Ids of checks whose findings say that the reward rises by what is not wanted
 HACKS = ("reward_hacking_token", "length_hacking", "reward_part_dominance")
 
@@ -54,6 +57,8 @@ def checkpoint_of(run: Run, findings: list[Finding]) -> Checkpoint:
     if not len(run.steps) or _is_ungraded(run):
         return Checkpoint(why=message("no reward is logged"))
     serious = [one for one in findings if one.severity is not Severity.INFO]
+    if any(one.id == UNEARNED for one in findings):
+        return _of_unearned(serious)
     changes = [
         one.onset.step for one in serious if one.id == REWARD_SHIFT and one.onset
     ]
@@ -85,6 +90,14 @@ def checkpoint_of(run: Run, findings: list[Finding]) -> Checkpoint:
     if step is None:
         return Checkpoint(why=message("no step is complete"))
     return Checkpoint(step)
+
+
+def _of_unearned(serious: list[Finding]) -> Checkpoint:
+    """Return that no checkpoint is better, as what rose is no better answer."""
+    why = message("only the answers' format rose")  # which is a note
+    if any(one.id == UNEARNED for one in serious):
+        why = message("what rose is the fault")
+    return Checkpoint(none_is_better=True, why=why)
 
 
 def _is_ungraded(run: Run) -> bool:

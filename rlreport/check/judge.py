@@ -15,6 +15,7 @@ from rlreport.check.check import Check
 from rlreport.check.checkpoint import (
     LOSSES,
     REWARD_SHIFT,
+    UNEARNED,
     Checkpoint,
     checkpoint_of,
 )
@@ -448,6 +449,9 @@ def _level(findings: list[Finding], run: Run) -> Level:
         return "warning"
     if not np.isfinite(quantities.reward(run).values).any():
         return "unjudged"
+    # Of a gain that is the answers' format alone, a note says so.
+    if any(one.id == UNEARNED for one in findings):
+        return "unclear"
     if progress.learned(run):
         watched = quantities.watched_course(run)
         # Of a reward that rises while validation probably falls, nothing is sure.

@@ -41,6 +41,8 @@ _OF_GRADER = frozenset(
         "right_answers_unpaid",
         "format_rewarded",
         "reward_part_dominance",
+        "unearned_gain",
+        "part_stays_zero",
     )
 )
 MOST_STEP_LINKS = 12  # Maximum number of steps that a finding links to

@@ -14,6 +14,7 @@ from rlreport.check.check import REWARD, Check
 from rlreport.check.course import Course
 from rlreport.check.evidence import Ranking
 from rlreport.check.finding import Facts, Finding, LogText, Rank, Result, Severity
+from rlreport.check.gain import gain_by_parts
 from rlreport.check.judges.diversity import distinct_loss
 from rlreport.check.judges.reward import lost_part
 from rlreport.check.judges.reward_parts import part_falls
@@ -139,6 +140,7 @@ def _hacking_title(facts: Facts) -> str:
         "length_hacking",
         "language_drift",
         "reward_part_dominance",
+        "unearned_gain",
         "part_falls",
         "watched_reward_fall",
     ),
@@ -163,9 +165,7 @@ def reward_hacking_token(check: Check, run: Run) -> Result:
         return Result()
     carried = _carried_gain(run, has_text(counts))
     occurs_often = top["kind"] == "often"
-    # A text of the kind "often" was in most responses from the start.
-    held_share = 1.0 if occurs_often else top["share_last"]
-    held = run.limits.test(Spreading.held, ">=", held_share)
+    held = run.limits.test(Spreading.held, ">=", top["share_last"])
     carries = run.limits.test(Spreading.carried, ">=", carried)
     is_critical = held.met and carries.met and category == "hack"
     tested = [
@@ -198,7 +198,10 @@ def reward_hacking_token(check: Check, run: Run) -> Result:
 def _other_texts(rewarded: pd.DataFrame, top: pd.Series) -> list[LogText]:
     """Return further texts to name, those that surely earn most first, without parts of ``top``."""
     by_lift = rewarded.sort_values("lift_z", ascending=False, kind="stable")["ngram"]
-    others = [LogText(text) for text in by_lift if text not in top["ngram"]]
+    named = top["ngram"]
+    others = [
+        LogText(text) for text in by_lift if text not in named and named not in text
+    ]
     return others[: MAX_NAMED - 1]
 
 
@@ -282,6 +285,9 @@ def _classify_text(run: Run, counts: Floats) -> Literal["hack", "format", "eithe
     """
     watched = quantities.watched_course(run)
     is_validated = watched is not None and watched.curve.rose and not watched.lost
+    right = quantities.courses(run).get("accuracy")
+    if right is not None and right.curve.rose and not right.lost:
+        is_validated = True
     contained = progress.labels_contained(run)
     if contained is not None:
         is_right = contained >= run.limits[_FormatLearned].contained
@@ -293,7 +299,13 @@ def _classify_text(run: Run, counts: Floats) -> Literal["hack", "format", "eithe
 
 
 def _does_harm(run: Run, counts: Floats) -> bool:
-    """Return whether a text repeats, KL is high, validation is flat, or EOS or diversity fell."""
+    """Return whether a text repeats, KL is high, validation is flat, or EOS or diversity fell.
+
+    A gain without right answers does harm, too.
+    """
+    gain = gain_by_parts(run)
+    if gain is not None and gain.is_unearned and not gain.is_format:
+        return True
     kl = mean(run.column("kl_k1")[run.last.rows])
     length = mean(run.column(run.length)[run.last.rows])
     # Long responses have a high KL in sum, short ones per token: both have to be high.
@@ -599,9 +611,12 @@ def _accuracy_fall(check: Check, run: Run, accuracy: Course) -> Result:
         "part": LogText(accuracy.name),
         **quantities.levels_of(accuracy),
     }
+    # Without right answers, whatever is left of the reward is paid for something else.
+    is_dead = accuracy.last.value <= quantities.DEAD_SHARE * accuracy.top.value
+    is_gone = is_dead and accuracy.curve.fell
     return check.found(
         run,
-        Severity.WARNING,
+        Severity.CRITICAL if is_gone else Severity.WARNING,
         [tested],
         facts,
         onset=fall_onset(accuracy.curve),

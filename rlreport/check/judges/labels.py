@@ -138,10 +138,11 @@ class _LabelLost(Limits):
     limits=_LabelLost,
     title="Only {share:percent} of the responses with the best reward give the answer of their "
     "label, {before:percent} at first.",
-    statement="the best reward no longer needs the correct answer",
-    why="The reward rises, but the policy found answers that the grader accepts and that are "
-    "wrong.",
-    suggestion="Read best-rewarded responses, and make the grader refuse what is not the label.",
+    statement="the best reward no longer needs the answer of the label",
+    why="The policy found wrong answers that the grader accepts, or the labels are those of other "
+    "prompts.",
+    suggestion="Read best-rewarded responses: make the grader refuse what is not the label, or "
+    "repair the labels.",
     advice=see(SettingKind.GRADER),
     source=translatable("Visual-RFT#176: empty answers earned 1"),
     explains=(

@@ -22,6 +22,8 @@ from rlreport.figures.tokens import is_cut_off
 from rlreport.text.messages import span, translatable
 
 SHORT_RESPONSES = translatable("TRL error on responses under 4 tokens (LMFlow post)")
+# A token has about so many characters
+TOKEN_CHARACTERS = 4
 # If a smaller fraction (but not 0) of responses ends with an end token, end tokens are ignored
 RARE = 0.02
 # Fraction of responses that counts as all: all empty in a step, or all at the maximum length
@@ -47,6 +49,12 @@ class _LengthHacking(Limits):
         "",
         "correlation of reward and length within a group, else within a step",
     )
+    least = Limit(
+        20,
+        LimitKind.COUNT,
+        "tokens",
+        "length at the end (characters: four times as many); shorter ones are not judged",
+    )
 
 
 @Check(
@@ -69,6 +77,7 @@ class _LengthHacking(Limits):
         "diversity_collapse",
         "entropy_collapse",
         "reward_part_dominance",
+        "unearned_gain",
         "part_falls",
         "watched_reward_fall",
     ),
@@ -88,7 +97,11 @@ def length_hacking(check: Check, run: Run) -> Result:
     ratio = run.limits.test(limits.ratio, ">=", end, of=start)
     # Nothing was gained by the length if the reward fell; something real if validation rose.
     is_earned = watched is not None and watched.curve.rose
-    if not (ratio.met and curve.rose) or reward.curve.fell or is_earned:
+    least = run.limits[limits].least
+    if run.length != "response_tokens":
+        least *= TOKEN_CHARACTERS
+    is_long = end >= least  # some words more are no padding
+    if not (ratio.met and is_long and curve.rose) or reward.curve.fell or is_earned:
         return Result(tested=(ratio,))
     correlation, z = correlation_with_reward(run, length)
     pays = run.limits.test(limits.correlation, ">=", correlation)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -13,7 +14,7 @@ from rlreport.check.evidence import Ranking
 from rlreport.check.finding import Fact, Facts, Rank, Result, Severity
 from rlreport.check.fit import deviate
 from rlreport.check.laws import Bools, Figure, figures_by_block
-from rlreport.check.limits import Limit, LimitKind, Limits
+from rlreport.check.limits import Limit, LimitKind, Limits, meets
 from rlreport.check.quantities import LimitedFigure
 from rlreport.check.run import Run
 from rlreport.check.series import Series
@@ -166,7 +167,8 @@ def engine_mismatch(check: Check, run: Run) -> Result:
             figures.append(LimitedFigure(limit, ">", series))
     shown = {figure.limit.key: figure.series for figure in figures}
     ranking = Ranking(run.column("mismatch_k3"), unit="nats per token")
-    result = check.judge_figures(run, figures, ranking, shown)
+    clear = [figure for figure in figures if _is_clear(run, figure)]
+    result = check.judge_figures(run, clear, ranking, shown)
     found = result.finding
     if found is not None and found.severity is not Severity.INFO:
         return result
@@ -177,6 +179,37 @@ def engine_mismatch(check: Check, run: Run) -> Result:
     return single if is_more else result
 
 
+# A figure is beyond its limit by this part of it, and by this many standard errors: one around its
+# limit may be at either side by chance
+MARGIN = 0.1
+CLEAR_Z = 3.0
+
+
+def _is_clear(run: Run, figure: LimitedFigure) -> bool:
+    """Return whether a figure lies beyond its limit by more than a margin and than chance."""
+    excursion = figure.excursion(run)
+    if excursion is None:
+        return True  # it is not beyond it at all
+    room = run.limits.value(figure.limit) - _agreement(figure)
+    first, last = excursion.steps
+    series = figure.series.without_gaps()
+    inside = series.values[(series.steps >= first) & (series.steps <= last)]
+    beyond = inside - run.limits.value(figure.limit)
+    if not meets(">", float(beyond.mean()), MARGIN * room):
+        return False
+    if len(beyond) < LEAST_SPREAD:
+        return True  # their spread is not known
+    error = float(beyond.std(ddof=1)) / math.sqrt(len(beyond))
+    return bool(beyond.mean() > CLEAR_Z * error)
+
+
+def _agreement(figure: LimitedFigure) -> float:
+    """Return the value of a figure where sampler and trainer agree."""
+    return 1.0 if figure.limit is _EngineMismatch.ratio else 0.0
+
+
+# Fewest values whose spread is estimated
+LEAST_SPREAD = 3
 # So many steps are named
 _MOST_NAMED = 4
 
@@ -232,7 +265,7 @@ def _far_beyond(run: Run, figure: LimitedFigure) -> tuple[Bools, Floats]:
 
     A ratio is 1 where both agree: its difference from 1 is compared.
     """
-    agreement = 1.0 if figure.limit is _EngineMismatch.ratio else 0.0
+    agreement = _agreement(figure)
     room = run.limits.value(figure.limit) - agreement
     if room <= 0:
         return np.zeros(len(figure.series.values), bool), figure.series.values
