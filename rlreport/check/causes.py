@@ -132,7 +132,12 @@ def _explains(cause: Finding, other: Finding) -> bool:
     # The earlier one explains; of two with equal onsets, the first in the registry.
     if is_tie and _start(cause) > _start(other):
         return False
-    if other.rank is Rank.NOTE or cause.onset is None or other.onset is None:
+    if cause.onset is None or other.onset is None:
+        return True
+    # What was there from the first step on has no cause that began later.
+    if other.onset.from_start and not cause.onset.from_start:
+        return False
+    if other.rank is Rank.NOTE:
         return True
     if cause.rank is other.rank:
         return cause.onset.step <= other.onset.high

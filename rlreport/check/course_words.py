@@ -18,6 +18,7 @@ from rlreport.check.pieces import PieceKind
 from rlreport.check.verdict import Verdict
 from rlreport.text.messages import (
     format_message,
+    listed,
     message,
     sentences,
     span,
@@ -129,6 +130,18 @@ def right_answers_sentence(verdict: Verdict) -> str:
         last=course.last.value,
         end=span(course.last.steps),
     )
+
+
+def gain_sentence(verdict: Verdict) -> str:
+    """Return which parts the reward's gain is made of, "" if that is not known."""
+    gain = verdict.gain
+    if gain is None or not verdict.courses["reward"].rose:
+        return ""
+    parts = [
+        message("{share:percent} {part:quoted}", share=part.share, part=part.name)
+        for part in gain.rose
+    ]
+    return message("The gain is {parts}.", parts=listed(parts)) if parts else ""
 
 
 def _way_up(told: _Telling) -> str:

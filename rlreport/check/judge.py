@@ -31,6 +31,7 @@ from rlreport.check.finding import (
     Result,
     Severity,
 )
+from rlreport.check.gain import gain_by_parts
 from rlreport.check.judges.kl import kl_above
 from rlreport.check.judges.log import mixed_runs, nan_metrics
 from rlreport.check.judges.reward import explanation_of_fall
@@ -177,6 +178,7 @@ def judge(run: Run, muted: Mapping[str, str] | None = None) -> Judged[Finding]:
         harder_prompts=_became_harder(outcome.comparable, ordered),
         one_prompt=_has_one_prompt_a_step(run),
         right_answers=_right_answers(run),
+        gain=gain_by_parts(run),
     )
 
 

@@ -16,6 +16,7 @@ from rlreport.check.course_words import (
     COLLAPSES,
     brief_clause,
     course_clause,
+    gain_sentence,
     rest_of_course,
     right_answers_sentence,
     scores_of,
@@ -195,7 +196,8 @@ def _without_lead(verdict: Verdict) -> tuple[str, str]:
         if _is_short(what):
             others = [other for other in scores if other != name]
             rest = [rest_of_course(verdict, name), right_answers_sentence(verdict)]
-            return what, sentences([*rest, _course_of(verdict, others)])
+            rest += [_course_of(verdict, others), gain_sentence(verdict)]
+            return what, sentences(rest)
     return message("{headline}.", headline=headline(verdict)), _course_of(
         verdict, scores
     )

@@ -18,6 +18,7 @@ from rlreport.check.finding import (
     Severity,
     ToldFinding,
 )
+from rlreport.check.gain import Gain
 from rlreport.check.limits import Tested
 from rlreport.text.messages import message, sentences
 
@@ -81,6 +82,8 @@ class Judged(Generic[F]):
     # the share of right answers, if most of the reward's rise is the format of answers that were
     # right before, see ``progress.gained_format``; else None
     right_answers: Course | None = None
+    # the rise of the reward by its parts, None if these are not logged or do not explain it
+    gain: Gain | None = None
     # number of responses that are logged
     response_count: int = 0
     # a response from the end of a run without a finding to show, and one from its start in it
