@@ -18,9 +18,10 @@ import numpy as np
 
 from rlreport.check import parts, quantities
 from rlreport.check.course import SCORES, Course, Quantity, course_of
-from rlreport.check.curve import CHANGED_Z, Curve, Stretch, level_width
+from rlreport.check.curve import CHANGED_Z, Curve, Stretch, level_width, read_curve
 from rlreport.check.events import EVENT_SHARE, EVENT_Z, Event, EventKind
 from rlreport.check.finding import Finding, Onset
+from rlreport.check.pieces import PieceKind
 from rlreport.check.run import Run
 from rlreport.check.series import MIN_STEPS, Series
 from rlreport.check.subjects import (
@@ -40,6 +41,8 @@ LEAST = 4
 FEWEST = 2
 # Most series whose curves are read only for this: each takes 5 to 25 ms
 MOST_READ = 9
+# Curves of metrics with so many values are read coarsely, which takes a third of the time
+LONG = 200
 # A break within this part of the run's steps, or so many logged steps, is near the onset
 NEAR_SHARE = 0.03
 NEAR_STEPS = 3
@@ -52,6 +55,8 @@ COUNTER_SHARE = 0.95
 LEAST_MOVE = 0.05
 # The same of a stretch from which it recovered
 LEAST_STRETCH = 0.2
+# A stretch that has more of the run's steps is the run itself
+MOST_STRETCH = 0.5
 # Values that never leave this are rounding errors, such as the mean of normalized advantages
 LEAST_VALUE = 1e-7
 
@@ -64,11 +69,14 @@ _ROLES_OF: dict[Quantity, tuple[str, ...]] = {
     "length": ("length", "length_max"),
     "entropy": ("entropy",),
 }
+# Levels that differ by less are the same
+SAME_LEVEL = 0.01
+
 # Columns that estimate what a quantity has
 _TWINS = ("kl_k3_mean",)
 # Words in names of metrics that measure the machine: they are shown last
 _OF_MACHINE = re.compile(
-    r"(^|[/_.])(timings?|times?|perf|throughput|latency|seconds|runtime|memory|mem|gpu|cpu|mfu)"
+    r"(^|[/_.])(timings?|times?|per_sec(?:ond)?|tps|perf|throughput|latency|seconds|runtime|memory|mem|gpu|cpu|mfu)"
     r"([/_.]|$)"
 )
 # Settings and counters by their names
@@ -79,6 +87,7 @@ _SETTING = re.compile(
 _COMMON_WORDS = frozenset(
     "reward rewards rollout rollouts eval train mean score scores func".split()
 )
+_WORD = re.compile(r"[a-z]{4,}")
 # What names of several figures of one quantity differ in
 _STATISTIC = re.compile(r"[/_.@](mean|avg|max|min|std|median|p\d+|sum|var)(?=$|[/_.@])")
 
@@ -136,6 +145,10 @@ class Move:
     def distance(self, onset: Onset) -> int:
         """Return the number of steps between the two intervals, 0 if they overlap."""
         return max(self.low - onset.high, onset.low - self.high, 0)
+
+    def steps_apart(self, onset: Onset) -> int:
+        """Return the same of the step itself, as its interval may be wide; 0 for neighbours."""
+        return max(self.step - onset.high - 1, onset.low - self.step - 1, 0)
 
 
 class Moved(NamedTuple):
@@ -248,24 +261,27 @@ def _without_copies(moved: Sequence[Moved]) -> list[Moved]:
     for one in moved:
         if len(chosen) == MOST:
             break
-        if not any(_is_copy(one.figure, other.figure) for other in chosen):
+        if not any(_is_copy(one, other) for other in chosen):
             chosen.append(one)
     return chosen
 
 
-def _is_copy(figure: Figure, other: Figure) -> bool:
+def _is_copy(one: Moved, other: Moved) -> bool:
     """Return whether a figure is another one, scaled, or another statistic of the same values."""
-    name = figure.course.column.lower()
-    other_name = other.course.column.lower()
+    name = one.figure.course.column.lower()
+    other_name = other.figure.course.column.lower()
     if _STATISTIC.sub("", name) == _STATISTIC.sub("", other_name):
         return True
+    if parts.is_copy(one.figure.series, other.figure.series):
+        return True
     # A metric may be the same figure of other responses, as those of evaluations.
-    words = set(re.findall(r"[a-z]{4,}", name)) & set(
-        re.findall(r"[a-z]{4,}", other_name)
-    )
-    is_related = bool(words - _COMMON_WORDS)
-    unexplained = parts.ALIKE if is_related else parts.COPY
-    return parts.is_copy(figure.series, other.series, unexplained)
+    common = set(_WORD.findall(name)) & set(_WORD.findall(other_name))
+    if not common - _COMMON_WORDS:
+        return False
+    levels = (one.move.before, one.move.after)
+    if np.allclose(levels, (other.move.before, other.move.after), rtol=SAME_LEVEL):
+        return True
+    return parts.is_copy(one.figure.series, other.figure.series, parts.ALIKE)
 
 
 # Candidates
@@ -291,7 +307,7 @@ def _figures(run: Run, courses: Sequence[Course], onset: Onset | None) -> list[F
             continue
         if any(parts.is_copy(one.series, figure.series) for figure in figures):
             continue
-        course = course_of(one.series, one.series.name or one.name)
+        course = one.course()
         read += 1
         if course is not None:
             figures.append(one.read(course))
@@ -312,6 +328,15 @@ class _Unread(NamedTuple):
         if self.of == "part":
             return 0
         return 2 if _OF_MACHINE.search(self.name.lower()) else 1
+
+    def course(self) -> Course | None:
+        """Return its course; that of a long metric is read faster, as there may be many."""
+        series = self.series
+        name = series.name or self.name
+        if self.of == "part" or len(series.steps) < LONG:
+            return course_of(series, name)
+        curve = read_curve(series.steps, series.values, kind=series.kind, coarse=True)
+        return curve and Course(None, curve, series.source, name)
 
     def read(self, course: Course) -> Figure:
         return Figure(course, self.column, self.of, self.name, self.subject)
@@ -464,8 +489,7 @@ def _move_of(figure: Figure, onset: Onset | None, near: float) -> Moved | None:
         is_close = [move.distance(onset) <= near for move in moves]
         nearest = min(
             itertools.compress(moves, is_close),
-            # An interval may be wide: of those near the onset, the nearest step counts.
-            key=lambda move: (not move.is_event, abs(move.step - onset.step)),
+            key=lambda move: (move.steps_apart(onset), not move.is_event, -move.size),
             default=None,
         )
         if nearest is not None:
@@ -606,7 +630,8 @@ def _stretch_of(moved: Moved, onset: Onset | None) -> Event | None:
 def _has_recovered(curve: Curve, event: Event) -> bool:
     """Return whether the level after a valley or a hump is nearer to that before it than to it."""
     after = curve.values[curve.steps > event.until][: level_width(len(curve))]
-    if not len(after):
+    span = int(curve.steps[-1] - curve.steps[0])
+    if not len(after) or event.until - event.onset > MOST_STRETCH * span:
         return False
     left = abs(float(after.mean()) - event.before)
     return left <= abs(event.level - event.before) / 2
@@ -617,3 +642,52 @@ def _overlap(steps: tuple[int, int], others: tuple[int, int]) -> bool:
     common = min(steps[1], others[1]) - max(steps[0], others[0]) + 1
     longer = max(steps[1] - steps[0], others[1] - others[0]) + 1
     return 2 * common >= longer
+
+
+# An event is looked at closely if it takes a smaller part of the run
+FOCUSED_SHARE = 0.2
+# Least number of steps of the run for that, and of steps on each side of the event
+LEAST_RUN = 20
+LEAST_ASIDE = 5
+ASIDE_SHARE = 0.05
+
+
+def focus_of(moved: MovedFigures, steps: Ints) -> tuple[float, float] | None:
+    """Return the steps around the event of the lead finding, None if it takes much of the run.
+
+    On both sides of it there are as many steps as it has.
+
+    Args:
+        moved: the first figure of it is that of the lead finding.
+        steps: the steps of the run, int64 (S,).
+    """
+    if not moved or moved.onset is None or len(steps) < LEAST_RUN:
+        return None
+    first = moved.figures[0]
+    if not first.is_near:
+        return None
+    start, end = _event_span(first, moved.onset)
+    span = int(steps[-1] - steps[0])
+    length = end - start + 1
+    if length >= FOCUSED_SHARE * span:
+        return None
+    usual = span / (len(steps) - 1)
+    aside = max(length, ASIDE_SHARE * span, LEAST_ASIDE * usual)
+    low = max(start - aside, int(steps[0]))
+    high = min(end + aside, int(steps[-1]))
+    inside = steps[(steps >= low) & (steps <= high)]
+    # Steps may be far apart, so that those nearest to the limits count.
+    return float(inside[0]), float(inside[-1])
+
+
+def _event_span(moved: Moved, onset: Onset) -> tuple[int, int]:
+    """Return the first and the last step of an event: until it ended or reached its new level."""
+    start = min(moved.move.step, onset.step)
+    end = max(moved.move.step, onset.step)
+    if moved.move.until is not None:
+        return start, max(end, moved.move.until)
+    for piece in moved.figure.curve.pieces:
+        is_change = piece.kind in (PieceKind.RISE, PieceKind.FALL)
+        if is_change and piece.steps[0] <= end <= piece.steps[1]:
+            end = piece.steps[1]
+    return start, end

@@ -253,6 +253,13 @@ def _sparkline_heights(values: Floats) -> Floats:
     return _MARGIN + (1.0 - fractions) * (_HEIGHT - 2 * _MARGIN)
 
 
+class Focus(NamedTuple):
+    """The steps around an event, which the chart that shows it is limited to."""
+
+    chart: str  # its name
+    limits: tuple[float, float]  # first and last step
+
+
 @dataclass(frozen=True, slots=True)
 class Frame:
     """Step axis and findings that all charts over steps of one page share."""
@@ -264,6 +271,17 @@ class Frame:
     within: tuple[float, float] | None = None
     # courses whose events are marked on the charts of their quantities
     courses: Sequence[Course] = ()
+    focus: Focus | None = (
+        None  # steps that one of the charts shows, None if all show all
+    )
+
+    def within_focus(self, chart: str) -> Frame:
+        """Return the frame of a chart (its name): the focus, if it is this chart's."""
+        if self.focus is None or self.focus.chart != chart:
+            return self
+        low, high = self.focus.limits
+        inside = (self.steps >= low) & (self.steps <= high)
+        return replace(self, steps=self.steps[inside], within=(low, high))
 
     @property
     def extent(self) -> tuple[float, float]:
@@ -367,6 +385,27 @@ def curve_chart(
     logged = [curve for curve in logged if curve.has_line or curve.has_band]
     if not logged:
         return None
+    focused, shown = _focused(frame, name, logged)
+    if focused is frame:
+        return _curve_chart(frame, name, title, logged, style, omitted, note)
+    note = sentences([note, _focus_note(focused)])
+    chart = _curve_chart(focused, name, title, shown, style, omitted, note)
+    # Readers may zoom to other steps.
+    rows = _rows_of(_without_many_ranges(thinned(frame.steps, logged)))
+    spec = {**chart.spec, "data": {"values": rows}}
+    return replace(chart, spec=spec, focus=focused.extent)
+
+
+def _curve_chart(
+    frame: Frame,
+    name: str,
+    title: str,
+    logged: list[DrawnCurve],
+    style: ChartStyle,
+    omitted: int,
+    note: str,
+) -> Chart:
+    """Return the chart of curves with a line or a band, without magnitudes that are too large."""
     thin = _without_many_ranges(thinned(frame.steps, logged))
     y = _value_axis(thin, style)
     # The mean of a spike and its neighbours would look like a plateau on a logarithmic axis.
@@ -375,9 +414,7 @@ def curve_chart(
     right = style.labels or 16  # 16: the default of ``fill``
     # Later rows are drawn on top of earlier ones: the most severe mark and the first curve.
     by_severity = sorted(marks, key=lambda mark: -mark.severity.order)
-    rows: list[dict[str, Any]] = []
-    for curve in reversed(thin.curves):
-        rows += _rows(thin.steps, curve)
+    rows = _rows_of(thin)
     drawn_rows = _smoothed_rows(rows, noisy)
     rules = rules_of(thin.named_events, frame.extent, right)
     layers = _layers(rows, noisy, by_severity, y)
@@ -413,6 +450,34 @@ def curve_chart(
         shaded=tuple((mark.severity, mark.words) for mark in marks),
         smoothed=bool(noisy),
     )
+
+
+def _focused(
+    frame: Frame, name: str, logged: list[DrawnCurve]
+) -> tuple[Frame, list[DrawnCurve]]:
+    """Return the frame and the curves within the focus, if it is that of this chart."""
+    focused = frame.within_focus(name)
+    if focused is frame:
+        return frame, logged
+    inside = np.isin(frame.steps, focused.steps)
+    curves = [curve.map(lambda values: values[inside]) for curve in logged]
+    curves = [curve for curve in curves if curve.has_line or curve.has_band]
+    if not curves or not curves[0].has_line:
+        return frame, logged
+    return focused, curves
+
+
+def _focus_note(frame: Frame) -> str:
+    low, high = frame.extent
+    return message("Steps {low:count}–{high:count} are shown.", low=low, high=high)
+
+
+def _rows_of(thin: ThinnedCurves) -> list[dict[str, Any]]:
+    """Return the rows of all curves; later ones are drawn on top, so the first curve is last."""
+    rows: list[dict[str, Any]] = []
+    for curve in reversed(thin.curves):
+        rows += _rows(thin.steps, curve)
+    return rows
 
 
 def _without_many_ranges(thin: ThinnedCurves) -> ThinnedCurves:

@@ -399,11 +399,11 @@ def small_multiples(tables: Tables, frame: Frame) -> Iterator[Chart]:
                 if is_metrics and course.is_of("metrics", name):
                     events = events_to_draw(course)
             chart = curve_chart(
-                Frame(group.steps, findings, extent),
+                Frame(group.steps, findings, extent, focus=frame.focus),
                 group.prefix + key,
                 label(name, 80),
                 [DrawnCurve(group.prefix + key, name, values, events=events)],
-                ChartStyle(group.axis, scale=_scale(values), labels=0),
+                ChartStyle(group.axis, scale=scale_of(values), labels=0),
             )
             if chart is None:
                 continue
@@ -472,7 +472,7 @@ def _columns(table: pd.DataFrame, excluded_names: set[str]) -> dict[str, Floats]
     return columns
 
 
-def _scale(values: Floats) -> Scale:
+def scale_of(values: Floats) -> Scale:
     """Return "log" for positive values over more than DECADES, "linear" for others."""
     low = float(np.nanmin(values))
     high = float(np.nanmax(values))
