@@ -46,6 +46,9 @@ LONG = 200
 # A break within this part of the run's steps, or so many logged steps, is near the onset
 NEAR_SHARE = 0.03
 NEAR_STEPS = 3
+# Least rough z of a series whose curve is read: of two means, and of the range of many
+ROUGH_Z = 3.0
+ROUGH_Z_OF_MANY = 6.0
 # Beyond so many standard errors, a larger number says no more
 ENOUGH_Z = 20.0
 # A figure with so many values that hardly ever falls is a counter, such as a number of tokens
@@ -53,6 +56,8 @@ COUNTED = 20
 COUNTER_SHARE = 0.95
 # Least part of the largest value by which a figure has to move
 LEAST_MOVE = 0.05
+# A quantity that moved so much is shown, whenever that was
+LARGE = 0.5
 # The same of a stretch from which it recovered
 LEAST_STRETCH = 0.2
 # A stretch that has more of the run's steps is the run itself
@@ -147,8 +152,8 @@ class Move:
         return max(self.low - onset.high, onset.low - self.high, 0)
 
     def steps_apart(self, onset: Onset) -> int:
-        """Return the same of the step itself, as its interval may be wide; 0 for neighbours."""
-        return max(self.step - onset.high - 1, onset.low - self.step - 1, 0)
+        """Return the number of steps to the onset's step itself, 0 for neighbours."""
+        return max(self.low - onset.step - 1, onset.step - self.high - 1, 0)
 
 
 class Moved(NamedTuple):
@@ -201,14 +206,19 @@ def moved_figures(
             moved.append(found)
     moved.sort(key=lambda one: _order(one, onset, subjects))
     chosen = _without_copies(moved)
-    enough = max(LEAST, sum(one.is_near for one in chosen))
     if onset is not None:
-        chosen = chosen[:enough]
+        # Those near the onset come first, then quantities that moved far at another time.
+        enough = sum(one.is_near or _is_large(one) for one in chosen)
+        chosen = chosen[: max(LEAST, enough)]
     if len(chosen) < FEWEST:
         return MovedFigures()
     steps = run.steps
     is_last = keep is None or not len(steps) or keep >= int(steps[-1])
     return MovedFigures(tuple(chosen[:MOST]), onset, None if is_last else keep)
+
+
+def _is_large(moved: Moved) -> bool:
+    return moved.figure.quantity is not None and moved.move.size >= LARGE
 
 
 def _near(run: Run) -> float:
@@ -249,7 +259,7 @@ def _order(
     return (
         rank,
         figure.is_of_machine,
-        onset is not None and not moved.is_near,
+        0 if onset is None or moved.is_near else 1 + (not _is_large(moved)),
         distance,
         -moved.move.size,
     )
@@ -336,7 +346,7 @@ class _Unread(NamedTuple):
         if self.of == "part" or len(series.steps) < LONG:
             return course_of(series, name)
         curve = read_curve(series.steps, series.values, kind=series.kind, coarse=True)
-        return curve and Course(None, curve, series.source, name)
+        return None if curve is None else Course(None, curve, series.source, name)
 
     def read(self, course: Course) -> Figure:
         return Figure(course, self.column, self.of, self.name, self.subject)
@@ -395,7 +405,7 @@ def _metrics(run: Run, courses: Sequence[Course]) -> Iterator[_Unread]:
     taken = {part.name for part in quantities.reward_parts(run).values()}
     taken |= {course.column for course in courses if course.source == "metrics"}
     names = [str(name) for name in metrics.columns[1:]]
-    by_role = roles_of(names)
+    by_role = run.roles
     taken |= _metrics_of(courses, by_role)
     taken |= {by_role[role] for role in _NOT_SHOWN if role in by_role}
     roles = {metric: role for role, metric in by_role.items()}
@@ -464,7 +474,8 @@ def _rough_move(steps: Ints, values: Floats, onset: Onset | None, near: float) -
     changes = [float(np.ptp(pair)) / span for pair in pairs if np.isfinite(pair).all()]
     change = max(changes, default=0.0)
     z = change / (noise * math.sqrt(2 / width) + 1e-9)
-    return change * min(z / ENOUGH_Z, 1.0)
+    least = ROUGH_Z if onset is not None else ROUGH_Z_OF_MANY
+    return change * min(z / ENOUGH_Z, 1.0) if z >= least else 0.0
 
 
 def _mean(values: Floats) -> float:
@@ -474,7 +485,8 @@ def _mean(values: Floats) -> float:
 def _blocks(values: Floats, width: int) -> Floats:
     """Return the means of blocks of ``width`` values."""
     count = len(values) // width
-    return values[: count * width].reshape(count, width).mean(axis=1)
+    means: Floats = values[: count * width].reshape(count, width).mean(axis=1)
+    return means
 
 
 # Breaks
@@ -489,7 +501,11 @@ def _move_of(figure: Figure, onset: Onset | None, near: float) -> Moved | None:
         is_close = [move.distance(onset) <= near for move in moves]
         nearest = min(
             itertools.compress(moves, is_close),
-            key=lambda move: (move.steps_apart(onset), not move.is_event, -move.size),
+            key=lambda move: (
+                move.steps_apart(onset),
+                not move.is_event,
+                abs(move.step - onset.step),
+            ),
             default=None,
         )
         if nearest is not None:
@@ -510,21 +526,22 @@ def _moves_of_events(curve: Curve) -> Iterator[Move]:
     """Yield the events of a curve, and its change from its first level to its last."""
     for event in curve.events:
         if event.kind not in (EventKind.SPIKE, EventKind.DEAD, EventKind.ABOVE):
-            yield _move_of_event(event)
+            yield _move_of_event(event, curve)
     began = curve.departure
     z = abs(curve.changed or 0.0)
     if began is not None and z >= CHANGED_Z:
         yield Move(*began, before=curve.first.value, after=curve.last.value, z=z)
 
 
-def _move_of_event(event: Event) -> Move:
+def _move_of_event(event: Event, curve: Curve) -> Move:
+    """Return the break of an event; what goes on to the end leads to the last level."""
     has_ended = event.kind in (EventKind.VALLEY, EventKind.HUMP)
     return Move(
         step=event.onset,
         low=event.low,
         high=event.high,
         before=event.before,
-        after=event.level,
+        after=event.level if has_ended else curve.last.value,
         z=abs(event.z or 0.0),
         until=event.until if has_ended else None,
     )
@@ -614,7 +631,10 @@ def _stretch_of(moved: Moved, onset: Onset | None) -> Event | None:
         return None
     kinds = [EventKind.VALLEY] if is_score else [EventKind.VALLEY, EventKind.HUMP]
     for event in figure.curve.events:
-        if event.kind not in kinds or _size(_move_of_event(event)) < LEAST_STRETCH:
+        if (
+            event.kind not in kinds
+            or _size(_move_of_event(event, figure.curve)) < LEAST_STRETCH
+        ):
             continue
         if not _has_recovered(figure.curve, event):
             continue

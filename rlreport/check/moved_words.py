@@ -13,7 +13,6 @@ from rlreport.text.messages import (
     clauses,
     message,
     phrases,
-    sentences,
     span,
     translatable,
     with_unit,
@@ -45,6 +44,21 @@ def name_of(figure: Figure) -> str:
     if figure.column is not None and figure.of == "quantity":
         return figure.column.label
     return figure.name or figure.course.column
+
+
+def title_of(figure: Figure) -> str:
+    """Return the name with a capital letter, or as it is logged, with the unit."""
+    name = heading_of(figure)
+    unit = unit_of(figure)
+    return message("{label} ({unit})", label=name, unit=unit) if unit else name
+
+
+def heading_of(figure: Figure) -> str:
+    """Return the name with a capital letter, or as it is logged."""
+    name = name_of(figure)
+    if figure.quantity in _NAMES:
+        return message("{one:capital}", one=name)
+    return name
 
 
 def unit_of(figure: Figure) -> str:
@@ -160,19 +174,12 @@ def described(moved: Moved) -> str:
     )
     first, last, lowest, highest = numbers
     return message(
-        "{name:capital}: {first} in {start}, {last} in {end}; lowest {lowest}, highest {highest}.",
-        name=name_of(moved.figure),
+        "{name}: {first} in {start}, {last} in {end}; lowest {lowest}, highest {highest}.",
+        name=heading_of(moved.figure),
         first=first,
         start=span(curve.first.steps),
         last=last,
         end=span(curve.last.steps),
         lowest=lowest,
         highest=highest,
-    )
-
-
-def moved_described(moved: MovedFigures) -> str:
-    """Return the description of all charts together."""
-    return sentences(
-        [moved_in_words(moved), *(described(one) for one in moved.figures)]
     )

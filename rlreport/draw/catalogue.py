@@ -372,9 +372,9 @@ def overview_charts(
             if chart.name not in charts:
                 charts[chart.name] = chart
                 entries[chart.name] = entry
-    leading = None
-    if focus is not None and findings:
-        leading = _leading_chart(findings, _by_names(charts.values()), findings[0].id)
+    if focus is None or not findings:
+        return list(charts.values())
+    leading = _leading_chart(findings, _by_names(charts.values()), findings[0].id)
     if leading is not None:
         name = leading.name
         frame = replace(frame, focus=Focus(name, focus))

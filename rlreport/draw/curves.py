@@ -387,9 +387,11 @@ def curve_chart(
         return None
     focused, shown = _focused(frame, name, logged)
     if focused is frame:
-        return _curve_chart(frame, name, title, logged, style, omitted, note)
+        return _curve_chart(
+            frame, name, title, logged, style, omitted=omitted, note=note
+        )
     note = sentences([note, _focus_note(focused)])
-    chart = _curve_chart(focused, name, title, shown, style, omitted, note)
+    chart = _curve_chart(focused, name, title, shown, style, omitted=omitted, note=note)
     # Readers may zoom to other steps.
     rows = _rows_of(_without_many_ranges(thinned(frame.steps, logged)))
     spec = {**chart.spec, "data": {"values": rows}}
@@ -402,6 +404,7 @@ def _curve_chart(
     title: str,
     logged: list[DrawnCurve],
     style: ChartStyle,
+    *,
     omitted: int,
     note: str,
 ) -> Chart:

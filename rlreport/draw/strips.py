@@ -30,7 +30,8 @@ TOP = 18  # above its plot, for its name
 BOTTOM = 4  # below its plot
 PLOT = HEIGHT - TOP - BOTTOM
 AXIS_HEIGHT = 20  # of the axis below the strips
-HEAD_HEIGHT = 16  # of the labels of rules above them
+HEAD_HEIGHT = 16  # of the label of a rule above them
+NARROW = 0.4  # the part of a narrow plot that a label may take
 RIGHT = 16  # right of the plot
 # Units across a plot: its path is stretched to the width of the page
 UNITS = 1000
@@ -158,15 +159,16 @@ def _lines(course: Course, values: Floats, axis: Axis, steps: Steps) -> str:
     return behind + _pieces(course, axis, steps)
 
 
-def _across(numbers: Ints, steps: Steps) -> Floats:
+def _across(numbers: Ints | Floats, steps: Steps) -> Floats:
     """Return the places of steps, in UNITS."""
     low = steps.axis.low
-    return UNITS * (numbers - low) / (steps.axis.high - low)
+    places = UNITS * (numbers - low) / (steps.axis.high - low)
+    return places.astype(np.float64)
 
 
 def _pieces(course: Course, axis: Axis, steps: Steps) -> str:
     """Return the line of the pieces of a curve, which connects them."""
-    numbers: list[int] = []
+    numbers: list[float] = []
     levels: list[float] = []
     for piece in course.curve.pieces:
         start, stop = np.searchsorted(
@@ -176,9 +178,10 @@ def _pieces(course: Course, axis: Axis, steps: Steps) -> str:
         ends = [piece.start, piece.end]
         is_curved = course.curve.kind is Kind.SIZE and min(ends) > 0
         count = min(stop - start, 16) if is_curved else 2
-        space = np.geomspace if is_curved else np.linspace
-        levels += space(*ends, count).tolist()
-        numbers += np.linspace(*piece.steps, count).tolist()
+        first, last = np.log(ends) if is_curved else ends
+        line = np.linspace(first, last, count)
+        levels += (np.exp(line) if is_curved else line).tolist()
+        numbers += np.linspace(piece.steps[0], piece.steps[1], count).tolist()
     return _path(_across(np.array(numbers), steps), _heights(np.array(levels), axis))
 
 
@@ -239,40 +242,48 @@ def head_on_page(steps: Steps, language: Language) -> str:
     if not steps.rules:
         return ""
     return (
-        f'<svg width="100%" height="{HEAD_HEIGHT}" aria-hidden="true" fill="none" '
+        f'<svg width="100%" height="{head_height(steps)}" aria-hidden="true" fill="none" '
         f'font-size="{SMALL}" overflow="visible">{_head_marks(steps, language)}</svg>'
     )
 
 
 def _head_marks(steps: Steps, language: Language) -> str:
-    """Return the labels of the rules: each on the side on which there is room for it."""
+    """Return the labels of the rules, each on the side on which there is room for it.
+
+    Two on one side are below each other.
+    """
     marks = []
-    for rule, side in zip(steps.rules, _sides(steps), strict=True):
+    sides = _sides(steps)
+    height = head_height(steps)
+    for index, (rule, side) in enumerate(zip(steps.rules, sides, strict=True)):
         anchor = "end" if side < 0 else "start"
         place = steps.percent(rule.step)
         words = escaped(rule.words, language)
+        top = HEAD_HEIGHT * index if height > HEAD_HEIGHT else 0
         marks.append(
-            f'<text x="{place}" dx="{4 * side}" y="11" text-anchor="{anchor}" '
+            f'<text x="{place}" dx="{4 * side}" y="{top + 11}" text-anchor="{anchor}" '
             f'fill="var(--{rule.colour})">{words}</text>'
-            f'<line x1="{place}" x2="{place}" y1="2" y2="{HEAD_HEIGHT}" '
+            f'<line x1="{place}" x2="{place}" y1="{top + 2}" y2="{height}" '
             f'stroke="var(--{rule.colour})"/>'
         )
     return "".join(marks)
 
 
+def head_height(steps: Steps) -> int:
+    """Return the height of the labels of rules, in pixels; 0 without any."""
+    sides = _sides(steps)
+    return HEAD_HEIGHT * (len(sides) - len(set(sides)) + 1) if sides else 0
+
+
 def _sides(steps: Steps) -> list[int]:
     """Return −1 for labels before their rule and 1 for those after it: of two, they face away."""
     parts = [steps.part(rule.step) for rule in steps.rules]
-    if len(parts) < 2:
-        return [1 if part < 0.6 else -1 for part in parts]
-    first = int(parts[1] < parts[0])  # index of the left one
-    sides = [1, 1]
-    sides[first] = -1
-    # At the left edge there is no room before the rule, at the right one none after it.
-    if parts[first] < 0.25:
-        sides[first] = 1
-    if parts[1 - first] > 0.75:
-        sides[1 - first] = -1
+    sides = [1 if part < 0.6 else -1 for part in parts]
+    if len(parts) == 2:
+        left, right = sorted(range(2), key=lambda index: parts[index])
+        # At the left edge there is no room before a rule, at the right one none after it.
+        sides[left] = 1 if parts[left] < NARROW else -1
+        sides[right] = -1 if parts[right] > 1 - NARROW else 1
     return sides
 
 
@@ -287,7 +298,7 @@ def picture(
     ``strips``: the name and the marks of each.
     """
     plot = width - PADDING["left"] - RIGHT
-    head = HEAD_HEIGHT if steps.rules else 0
+    head = head_height(steps)
     height = head + HEIGHT * len(strips) + AXIS_HEIGHT + 4
     parts = [_head_marks(steps, language)] if head else []
     for index, (name, marks) in enumerate(strips):

@@ -10,9 +10,9 @@ from markupsafe import Markup
 from rlreport.check.moved import Figure, Moved
 from rlreport.check.moved_words import (
     described,
-    moved_described,
     moved_in_words,
-    name_of,
+    heading_of,
+    title_of,
     unit_of,
 )
 from rlreport.draw import strips
@@ -67,7 +67,7 @@ def _moved_view(report: RunReport) -> MovedView | None:
         chart = _chart_of(figure, charts)
         views.append(
             StripView(
-                name=message("{one:capital}", one=name_of(figure)),
+                name=heading_of(figure),
                 unit=unit_of(figure),
                 chart=f"#chart={chart}" if chart else "",
                 svg=Markup(strips.on_page(marks, described(one), language)),
@@ -121,7 +121,7 @@ def moved_picture(report: RunReport, width: int) -> Chart | None:
     steps = moved_steps(report, moved)
     named = [
         (
-            _title(one),
+            title_of(one.figure),
             strips.strip(one.figure.course, steps, percent=one.figure.is_share),
         )
         for one in moved.figures
@@ -130,14 +130,8 @@ def moved_picture(report: RunReport, width: int) -> Chart | None:
     return Chart(
         name=PICTURE,
         title=message("What moved"),
-        description=moved_described(moved),
+        description=moved_in_words(moved),
         spec={},
         vega={},
         png=svg_png(drawing),
     )
-
-
-def _title(moved: Moved) -> str:
-    name = message("{one:capital}", one=name_of(moved.figure))
-    unit = unit_of(moved.figure)
-    return message("{label} ({unit})", label=name, unit=unit) if unit else name
