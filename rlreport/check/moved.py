@@ -74,6 +74,9 @@ _ROLES_OF: dict[Quantity, tuple[str, ...]] = {
     "length": ("length", "length_max"),
     "entropy": ("entropy",),
 }
+# Copies agree in this part of their changes, the smallest, up to this part of their variance
+SMALL_CHANGES = 0.8
+SMALL_UNEXPLAINED = 0.1
 # Levels that differ by less are the same
 SAME_LEVEL = 0.01
 
@@ -146,6 +149,10 @@ class Move:
     size: float = 0.0
 
     is_event: bool = True  # whether it is more than a boundary of two pieces
+
+    @property
+    def levels(self) -> tuple[float, float]:
+        return self.before, self.after
 
     def distance(self, onset: Onset) -> int:
         """Return the number of steps between the two intervals, 0 if they overlap."""
@@ -282,16 +289,37 @@ def _is_copy(one: Moved, other: Moved) -> bool:
     other_name = other.figure.course.column.lower()
     if _STATISTIC.sub("", name) == _STATISTIC.sub("", other_name):
         return True
-    if parts.is_copy(one.figure.series, other.figure.series):
+    if _are_alike(one.figure.series, other.figure.series, parts.COPY):
         return True
     # A metric may be the same figure of other responses, as those of evaluations.
     common = set(_WORD.findall(name)) & set(_WORD.findall(other_name))
     if not common - _COMMON_WORDS:
         return False
-    levels = (one.move.before, one.move.after)
-    if np.allclose(levels, (other.move.before, other.move.after), rtol=SAME_LEVEL):
+    if np.allclose(one.move.levels, other.move.levels, rtol=SAME_LEVEL):
         return True
-    return parts.is_copy(one.figure.series, other.figure.series, parts.ALIKE)
+    return _are_alike(one.figure.series, other.figure.series, parts.ALIKE)
+
+
+def _are_alike(one: Series, other: Series, unexplained: float = parts.COPY) -> bool:
+    """Return whether a series is another one, scaled: also between the steps at which both jump.
+
+    For ``unexplained`` see ``parts.is_copy``. Two figures that break at one step and are level
+    else are no copies.
+    """
+    if not parts.is_copy(one, other, unexplained):
+        return False
+    _, in_one, in_other = np.intersect1d(one.steps, other.steps, return_indices=True)
+    changes = np.diff(one.values[in_one])
+    others = np.diff(other.values[in_other])
+    finite = np.isfinite(changes) & np.isfinite(others)
+    steps = np.arange(len(changes))
+    # The change from step to step without the largest ones
+    small = np.abs(changes) <= np.quantile(np.abs(changes[finite]), SMALL_CHANGES)
+    kept = steps[finite & small]
+    still = Series(kept, changes[kept])
+    if not np.ptp(still.values):
+        return not np.ptp(others[kept])
+    return parts.is_copy(Series(kept, others[kept]), still, SMALL_UNEXPLAINED)
 
 
 # Candidates
@@ -303,10 +331,8 @@ def _figures(run: Run, courses: Sequence[Course], onset: Onset | None) -> list[F
     unread = [
         one for one in _unread(run, courses) if _is_candidate(one.series, one.name)
     ]
-    moves = {
-        id(one): _rough_move(one.series.steps, one.series.values, onset, _near(run))
-        for one in unread
-    }
+    near = _near(run)
+    moves = {id(one): _rough_move(one.series, onset, near) for one in unread}
     # Parts of the reward come first, figures of the machine last.
     unread.sort(key=lambda one: (one.rank, -moves[id(one)]))
     read = 0
@@ -315,7 +341,7 @@ def _figures(run: Run, courses: Sequence[Course], onset: Onset | None) -> list[F
             break
         if not moves[id(one)] > 0:
             continue
-        if any(parts.is_copy(one.series, figure.series) for figure in figures):
+        if any(_are_alike(one.series, other.series) for other in figures):
             continue
         course = one.course()
         read += 1
@@ -423,12 +449,10 @@ def _metrics(run: Run, courses: Sequence[Course]) -> Iterator[_Unread]:
 
 def _metrics_of(courses: Sequence[Course], by_role: Mapping[str, str]) -> set[str]:
     """Return the names that are quantities with a course; ``by_role``: role -> name."""
-    roles = [
-        role
-        for course in courses
-        if course.quantity is not None
-        for role in _ROLES_OF.get(course.quantity, ())
-    ]
+    roles: list[str] = []
+    for course in courses:
+        if course.quantity is not None:
+            roles += _ROLES_OF.get(course.quantity, ())
     return {by_role[role] for role in roles if role in by_role}
 
 
@@ -446,36 +470,41 @@ def _is_candidate(series: Series, name: str) -> bool:
     return not (len(values) >= COUNTED and grows >= COUNTER_SHARE)
 
 
-def _rough_move(steps: Ints, values: Floats, onset: Onset | None, near: float) -> float:
+def _rough_move(series: Series, onset: Onset | None, near: float) -> float:
     """Return about how much a series moved around the onset, or over the run; 0 if not at all.
 
     It decides which curves are read: a curve takes a hundred times as long.
     """
-    finite = np.isfinite(values)
-    steps = steps[finite]
-    values = values[finite]
+    finite = np.isfinite(series.values)
+    steps = series.steps[finite]
+    values = series.values[finite]
     width = level_width(len(values))
     span = float(np.ptp(values))
     if not math.isfinite(span) or span == 0:
         return 0.0
     noise = float(np.median(np.abs(np.diff(values)))) / span
     if onset is None:
-        pairs = [_blocks(values, width)]
+        change = float(np.ptp(_blocks(values, width))) / span
     else:
-        lows = np.searchsorted(steps, (onset.low - near, onset.low))
-        highs = np.searchsorted(steps, (onset.high, onset.high + near))
-        pairs = [
-            np.array(
-                [_mean(values[max(low - width, 0) : low]), _mean(values[high:][:width])]
-            )
-            for low in lows.tolist()
-            for high in highs.tolist()
-        ]
-    changes = [float(np.ptp(pair)) / span for pair in pairs if np.isfinite(pair).all()]
-    change = max(changes, default=0.0)
+        change = _change_at(steps, values, onset, near) / span
     z = change / (noise * math.sqrt(2 / width) + 1e-9)
     least = ROUGH_Z if onset is not None else ROUGH_Z_OF_MANY
     return change * min(z / ENOUGH_Z, 1.0) if z >= least else 0.0
+
+
+def _change_at(steps: Ints, values: Floats, onset: Onset, near: float) -> float:
+    """Return the largest change of means from before an onset to after it; 0 if unknown."""
+    width = level_width(len(values))
+    befores = []
+    lows = np.searchsorted(steps, (onset.low - near, onset.low))
+    for low in lows.tolist():
+        befores.append(_mean(values[max(low - width, 0) : low]))
+    afters = []
+    highs = np.searchsorted(steps, (onset.high, onset.high + near))
+    for high in highs.tolist():
+        afters.append(_mean(values[high : high + width]))
+    changes = np.abs(np.subtract.outer(befores, afters))
+    return float(np.nanmax(changes, initial=0.0))
 
 
 def _mean(values: Floats) -> float:
@@ -530,18 +559,26 @@ def _moves_of_events(curve: Curve) -> Iterator[Move]:
     began = curve.departure
     z = abs(curve.changed or 0.0)
     if began is not None and z >= CHANGED_Z:
-        yield Move(*began, before=curve.first.value, after=curve.last.value, z=z)
+        before = curve.first.value
+        after = curve.last.value
+        yield Move(*began, before=before, after=after, z=z)
 
 
 def _move_of_event(event: Event, curve: Curve) -> Move:
-    """Return the break of an event; what goes on to the end leads to the last level."""
+    """Return the break of an event; a fall or a climb has the levels that others print."""
+    before = event.before
+    after = event.level
+    if event.kind in (EventKind.FALL, EventKind.CLIMB):
+        is_fall = event.kind is EventKind.FALL
+        before = (curve.highest if is_fall else curve.lowest).value
+        after = curve.last.value
     has_ended = event.kind in (EventKind.VALLEY, EventKind.HUMP)
     return Move(
         step=event.onset,
         low=event.low,
         high=event.high,
-        before=event.before,
-        after=event.level if has_ended else curve.last.value,
+        before=before,
+        after=after,
         z=abs(event.z or 0.0),
         until=event.until if has_ended else None,
     )
@@ -573,7 +610,8 @@ def _moves_of_pieces(curve: Curve) -> Iterator[Move]:
 
 def _count(curve: Curve, piece: Stretch) -> int:
     """Return the number of values of a piece."""
-    start, stop = np.searchsorted(curve.steps, (piece.steps[0], piece.steps[1] + 1))
+    first, last = piece.steps
+    start, stop = np.searchsorted(curve.steps, (first, last + 1))
     return int(stop - start)
 
 
@@ -659,8 +697,10 @@ def _has_recovered(curve: Curve, event: Event) -> bool:
 
 def _overlap(steps: tuple[int, int], others: tuple[int, int]) -> bool:
     """Return whether two stretches have half of the longer one in common."""
-    common = min(steps[1], others[1]) - max(steps[0], others[0]) + 1
-    longer = max(steps[1] - steps[0], others[1] - others[0]) + 1
+    first, last = steps
+    start, stop = others
+    common = min(last, stop) - max(first, start) + 1
+    longer = max(last - first, stop - start) + 1
     return 2 * common >= longer
 
 

@@ -75,12 +75,10 @@ def moved_in_words(moved: MovedFigures) -> str:
     """Return what moved around the onset, or over the run, and what recovered; "" if nothing."""
     stretches = recoveries(moved)[:MOST_STRETCHES]
     # What a stretch says of a figure is not said twice.
-    told = {
-        index
-        for stretch in stretches
-        for index in stretch.figures
-        if moved.figures[index].move.until is not None
-    }
+    told = set[int]()
+    for stretch in stretches:
+        told.update(stretch.figures)
+    told = {index for index in told if moved.figures[index].move.until is not None}
     near = [
         one
         for index, one in enumerate(moved.figures)
@@ -168,10 +166,8 @@ def _spoken_unit(figure: Figure) -> str:
 def described(moved: Moved) -> str:
     """Return a sentence with the numbers of a figure, for those who cannot see its chart."""
     curve = moved.figure.curve
-    numbers = _numbers(
-        moved.figure,
-        [curve.first.value, curve.last.value, curve.lowest.value, curve.highest.value],
-    )
+    levels = (curve.first, curve.last, curve.lowest, curve.highest)
+    numbers = _numbers(moved.figure, [level.value for level in levels])
     first, last, lowest, highest = numbers
     return message(
         "{name}: {first} in {start}, {last} in {end}; lowest {lowest}, highest {highest}.",

@@ -19,12 +19,11 @@ from rlreport.draw.chart import Chart, PageSlot, Scale, drawable, on_one_scale
 from rlreport.draw.curves import (
     ChartStyle,
     DrawnCurve,
-    Focus,
-    Frame,
     curve_chart,
     floats,
 )
 from rlreport.draw.events import DrawnEvent, events_to_draw
+from rlreport.draw.frame import Focus, Frame
 from rlreport.draw.run_charts import (
     distribution_charts,
     ending_charts,

@@ -25,7 +25,6 @@ from rlreport.draw.chart import (
 from rlreport.draw.curves import (
     ChartStyle,
     DrawnCurve,
-    Frame,
     Path,
     curve_chart,
     curves_of,
@@ -33,6 +32,7 @@ from rlreport.draw.curves import (
     path_chart,
 )
 from rlreport.draw.events import DrawnEvent, events_to_draw
+from rlreport.draw.frame import Frame
 from rlreport.draw.theme import PALETTE
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.figures.turns import ENDING_WORDS, several_endings

@@ -93,9 +93,12 @@ def _value_axis(values: Floats, *, percent: bool) -> Axis:
 
 def _heights(values: Floats, axis: Axis) -> Floats:
     """Return the place of values in the plot, in pixels from its top."""
-    low, high = axis.low, axis.high
+    low = axis.low
+    high = axis.high
     if axis.scale == "log":
-        values, low, high = np.log(values), math.log(low), math.log(high)
+        values = np.log(values)
+        low = math.log(low)
+        high = math.log(high)
     return PLOT * (1 - (values - low) / (high - low))
 
 
@@ -103,7 +106,8 @@ def _grid(axis: Axis) -> str:
     """Return a thin line and a label for two or three values of the y axis."""
     if axis.scale == "log":
         places = powers(axis.low, axis.high)
-        found = [(value, f"{value:g}") for value in places[:: max(1, len(places) - 1)]]
+        every = max(1, len(places) - 1)  # the lowest and the highest
+        found = [(value, f"{value:g}") for value in places[::every]]
     else:
         found = ticks(axis, 2)
     lines = []
@@ -181,15 +185,19 @@ def _pieces(course: Course, axis: Axis, steps: Steps) -> str:
         first, last = np.log(ends) if is_curved else ends
         line = np.linspace(first, last, count)
         levels += (np.exp(line) if is_curved else line).tolist()
-        numbers += np.linspace(piece.steps[0], piece.steps[1], count).tolist()
-    return _path(_across(np.array(numbers), steps), _heights(np.array(levels), axis))
+        first_step, last_step = piece.steps
+        numbers += np.linspace(first_step, last_step, count).tolist()
+    x = _across(np.array(numbers), steps)
+    return _path(x, _heights(np.array(levels), axis))
 
 
 def _path(x: Floats, y: Floats, *, is_thin: bool = False) -> str:
     """Return a path through the points with a finite y; its width does not depend on the page's."""
     finite = np.isfinite(y)
-    points = zip(x[finite].tolist(), y[finite].tolist(), strict=True)
-    path = "L".join(f"{place:.0f} {number(height)}" for place, height in points)
+    texts = []
+    for across, down in zip(x[finite].tolist(), y[finite].tolist(), strict=True):
+        texts.append(f"{across:.0f} {number(down)}")
+    path = "L".join(texts)
     width = ' stroke-opacity="0.4"' if is_thin else ' stroke-width="1.75"'
     return (
         f'<path stroke="var(--policy)"{width} stroke-linejoin="round" '
@@ -340,12 +348,12 @@ def whole(course: Course, steps: Steps, focus: tuple[float, float]) -> str:
     axis = _value_axis(values, percent=False)
     left = steps.percent(focus[0])
     width = f"{100 * (steps.part(focus[1]) - steps.part(focus[0])):.4g}%"
-    ends = zip(
-        (0, 100), ("start", "end"), (steps.axis.low, steps.axis.high), strict=True
-    )
+    axis_ends = (steps.axis.low, steps.axis.high)
+    texts = zip(("0%", "100%"), ("start", "end"), axis_ends, strict=True)
+    below = WHOLE_HEIGHT + 12
     labels = "".join(
-        f'<text x="{place}%" y="{WHOLE_HEIGHT + 12}" text-anchor="{anchor}">{step:,.0f}</text>'
-        for place, anchor, step in ends
+        f'<text x="{place}" y="{below}" text-anchor="{anchor}">{step:,.0f}</text>'
+        for place, anchor, step in texts
     )
     return (
         f'<svg width="100%" height="{WHOLE_HEIGHT + 16}" aria-hidden="true" fill="none" '

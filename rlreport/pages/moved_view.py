@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from rlreport.check.moved import Figure, Moved
+from rlreport.check.moved import Figure
 from rlreport.check.moved_words import (
     described,
-    moved_in_words,
     heading_of,
+    moved_in_words,
     title_of,
     unit_of,
 )

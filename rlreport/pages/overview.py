@@ -128,13 +128,14 @@ def _overview(
         metrics = tables.metrics.columns[1:]  # without the step
         advice = logging_advice(map(str, metrics))
     extremes = extreme_responses(report)
+    moved = moved_view(report)
     return OverviewView(
         summary=_summary(tables),
         notes=notes,
         card=card_view(run.card),
         warnings=_warnings(run),
         verdict=verdict_view(run.verdict, addresses),
-        moved=moved_view(report),
+        moved=moved,
         lead=by_place.lead,
         reward=by_place.reward,
         logged=logged_part(run),
