@@ -93,7 +93,8 @@ def test_the_figure_of_the_lead_finding_is_first_then_the_nearest():
 @pytest.mark.parametrize("name", ["raw_reward", "aux/scaled"])
 def test_copies_of_a_figure_are_merged(name: str):
     reward = broken(0, 0.9, 0.1)
-    run = run_of(reward, **{name: 3.0 * reward + 1.0, "aux/odd": broken(1, 2.0, 5.0)})
+    scaled = {name: 3.0 * reward + 1.0}
+    run = run_of(reward, **scaled, **{"aux/odd": broken(1, 2.0, 5.0)})
     assert names(moved(run, lead())) == ["reward", "aux/odd"]
 
 
@@ -130,7 +131,7 @@ def test_a_healthy_run_shows_what_moved_most():
         **{
             "aux/flat": noisy(1),
             "aux/small": noisy(2, 5.0) + np.linspace(0, 0.6, STEPS),
-            "aux/large": noisy(3, 1.0) + np.linspace(0, 9.0, STEPS) ** 1.0 * noisy(4),
+            "aux/large": noisy(3) + np.linspace(0, 9.0, STEPS) * noisy(4),
         },
     )
     found = moved(run, None)
@@ -139,7 +140,8 @@ def test_a_healthy_run_shows_what_moved_most():
 
 
 def test_no_more_than_eight_are_shown_of_many():
-    run = collapsed(**{f"aux/{n}": broken(n, 2.0, 3.0 + n) for n in range(1, 30)})
+    many = {f"aux/{n}": broken(n, 2.0, 3.0 + n) for n in range(1, 30)}
+    run = collapsed(**many)
     assert len(moved(run, lead()).figures) == MOST
 
 

@@ -56,6 +56,7 @@ COUNTED = 20
 COUNTER_SHARE = 0.95
 # Least part of the largest value by which a figure has to move
 LEAST_MOVE = 0.05
+LEAST_SHARE_MOVE = 0.1  # of a share, which moves by as much as its difference
 # A quantity that moved so much is shown, whenever that was
 LARGE = 0.5
 # The same of a stretch from which it recovered
@@ -624,9 +625,11 @@ def _size(move: Move, *, is_share: bool = False) -> float:
     if not math.isfinite(larger) or larger == 0:
         return 0.0
     change = abs(move.after - move.before)
+    least = LEAST_SHARE_MOVE
     if not is_share:
         change /= larger
-    return change * min(move.z / ENOUGH_Z, 1.0) if change >= LEAST_MOVE else 0.0
+        least = LEAST_MOVE
+    return change * min(move.z / ENOUGH_Z, 1.0) if change >= least else 0.0
 
 
 @dataclass(frozen=True, slots=True)
