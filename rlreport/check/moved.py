@@ -49,6 +49,8 @@ NEAR_STEPS = 3
 # Least rough z of a series whose curve is read: of two means, and of the range of many
 ROUGH_Z = 3.0
 ROUGH_Z_OF_MANY = 6.0
+# A break with a wide interval is not near if its step is further away, as a part of the run
+AROUND_SHARE = 0.25
 # Beyond so many standard errors, a larger number says no more
 ENOUGH_Z = 20.0
 # A figure with so many values that hardly ever falls is a counter, such as a number of tokens
@@ -528,7 +530,12 @@ def _move_of(figure: Figure, onset: Onset | None, near: float) -> Moved | None:
     if not moves:
         return None
     if onset is not None:
-        is_close = [move.distance(onset) <= near for move in moves]
+        steps = figure.curve.steps
+        around = max(AROUND_SHARE * float(steps[-1] - steps[0]), near)
+        is_close = [
+            move.distance(onset) <= near and abs(move.step - onset.step) <= around
+            for move in moves
+        ]
         nearest = min(
             itertools.compress(moves, is_close),
             key=lambda move: (
