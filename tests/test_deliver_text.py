@@ -451,9 +451,7 @@ def test_the_first_lines_of_a_plain_mail_have_every_critical_finding(exploded):
             "Evidence",
             "Next",
         ]
-        assert "highest 480 at step 70" in body.get_content()[:1_500], (
-            "the chart in words"
-        )
+        assert "Around step 70" in body.get_content()[:1_500], "the picture in words"
         for finding in critical:
             assert f"- Critical. {finding.title}" in first_lines
 
@@ -462,11 +460,12 @@ def test_the_chart_of_the_verdict_stands_beside_the_reward(exploded):
     folder, _ = exploded
     markdown = (folder / "run.md").read_text("utf-8")
     first_lines, _, below = markdown.partition("| ---")
-    assert re.findall(r"run_files/(\w+)\.png", first_lines) == ["metric_grad_norm"]
+    assert re.findall(r"run_files/(\w+)\.png", first_lines) == ["moved"]
     visible = below.partition("### Charts")[2].partition("<details>")[0]
-    assert re.findall(r"run_files/(\w+)\.png", visible) == ["reward"]
+    assert re.findall(r"run_files/(\w+)\.png", visible) == ["metric_grad_norm"]
     mail = (folder / "run.eml").read_bytes()
-    assert re.findall(rb"Content-ID: <(\w+)@", mail)[:2] == [
+    assert re.findall(rb"Content-ID: <(\w+)@", mail)[:3] == [
+        b"moved",
         b"metric_grad_norm",
         b"reward",
     ]

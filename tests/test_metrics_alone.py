@@ -272,7 +272,7 @@ def test_the_chart_of_the_finding_stands_first_and_is_marked(tmp_path: Path) -> 
     names = re.findall(r'data-chart="(\w+)"', overview)
     assert names[0] == "metric_kl"
     figures = overview.index('class="figures"')
-    assert overview.index('data-chart="metric_kl"') < figures
+    assert overview.index('href="#chart=metric_kl"') < figures, "the small chart"
     assert names.count("metric_kl") == 1
     assert "metric_reward" not in names, "the chart of the reward shows it"
 

@@ -32,11 +32,11 @@ from rlreport.draw.chart import Chart
 from rlreport.draw.curves import (
     ChartStyle,
     DrawnCurve,
-    Frame,
     curve_chart,
     curves_of,
     sparkline,
 )
+from rlreport.draw.frame import Frame
 from rlreport.draw.theme import PALETTE
 from rlreport.formats.logged import dicts
 from rlreport.metrics.roles import roles_of
