@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rlreport.check.course import SCORES, Quantity
+from rlreport.check.course_words import numbers_of
 from rlreport.check.events import Event, EventKind
 from rlreport.check.moved import Figure, Moved, MovedFigures, recoveries
-from rlreport.check.sentence import is_percentage, numbers_of
 from rlreport.figures.rounding import rounded
 from rlreport.text.messages import (
     clauses,
@@ -63,7 +63,7 @@ def heading_of(figure: Figure) -> str:
 
 def unit_of(figure: Figure) -> str:
     """Return the unit of a figure, "" if it has none or it is not known."""
-    if is_percentage(figure.course):
+    if figure.course.unit == "%":
         return "%"
     if figure.column is not None:
         return figure.column.unit
