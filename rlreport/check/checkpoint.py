@@ -96,7 +96,7 @@ def _of_unearned(serious: list[Finding]) -> Checkpoint:
     """Return that no checkpoint is better, as what rose is no better answer."""
     why = message("only the answers' format rose")  # which is a note
     if any(one.id == UNEARNED for one in serious):
-        why = message("what rose is the fault")
+        why = message("what was gained is the fault")
     return Checkpoint(none_is_better=True, why=why)
 
 
@@ -112,7 +112,7 @@ def _nothing_before(spoiling: list[Finding], *, since_change: bool) -> Checkpoin
     ``since_change``: whether only steps since a change of the reward function are compared.
     """
     if any(finding.id in HACKS for finding in spoiling):
-        return Checkpoint(none_is_better=True, why=message("what rose is the fault"))
+        return Checkpoint(none_is_better=True, why=message("what was gained is the fault"))
     if since_change:
         return Checkpoint(why=message("the reward function changed"))
     why = message("nothing was gained before the fault")
