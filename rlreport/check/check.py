@@ -12,10 +12,9 @@ import numpy as np
 
 from rlreport.check import means, quantities
 from rlreport.check.curve import Excursion
-from rlreport.check.evidence import Ranking, examples, with_texts_since
+from rlreport.check.evidence import Evidence, Ranking, beyond, evidence_of, where_known
 from rlreport.check.finding import (
     Close,
-    Example,
     Fact,
     Facts,
     Finding,
@@ -252,15 +251,13 @@ class Check:
             facts = {**facts, "series_from": series.source}
         if isinstance(onset, int):
             onset = Onset(onset, onset, onset)
+        if steps is not None:
+            steps = tuple(steps)
+        shown = Evidence(())
+        if ranking is not None:
+            shown = evidence_of(run, ranking, onset, until, steps)
         if steps is None:
             steps = run.since(onset)
-        evidence: tuple[Example, ...] = ()
-        unseen = 0
-        if ranking is not None:
-            evidence = examples(run, ranking, onset, until)
-            if not evidence:
-                since = None if ranking.in_last_window else onset
-                unseen = with_texts_since(run, since)
         finding = Finding(
             id=self.id,
             severity=severity,
@@ -269,8 +266,8 @@ class Check:
             onset=onset,
             until=until,
             met=tuple(one for one in tested if one.met),
-            evidence=evidence,
-            unseen=unseen,
+            evidence=shown.examples,
+            unseen=shown.unseen,
             steps=tuple(sorted(set(steps))),
             charts=self.charts,
             texts=texts,
@@ -351,7 +348,8 @@ class Check:
             details: further arguments of ``judge_share`` and ``found``.
         """
         series = means.series(run, values, weights)
-        ranking = ranking or Ranking(values, among=values > 0)
+        if ranking is None:
+            ranking = Ranking(values, where_known(values, values > 0))
         return self.judge_share(run, series, ranking=ranking, **details)
 
     def judge_metric(self, run: Run, role: str, **details: Any) -> Result:
@@ -371,9 +369,9 @@ class Check:
         self,
         run: Run,
         figures: Sequence[LimitedFigure],
-        ranking: Ranking,
         shown: Mapping[str, Series],
-        **facts: Fact,
+        ranking: Ranking | None = None,
+        facts: Facts = MappingProxyType({}),
     ) -> Result:
         """Return a finding about the first figure that is beyond its limit for long, if any.
 
@@ -382,8 +380,9 @@ class Check:
         Args:
             run: the run that is judged.
             figures: what is compared with limits, in the order of importance.
-            ranking: how to choose examples.
             shown: name of a fact -> figure whose mean, in the steps of the finding, it is.
+            ranking: how to choose examples; by default responses whose own figure, if it is
+                known, is beyond the limit.
             facts: further facts of the finding.
         """
         excursions = [figure.excursion(run) for figure in figures]
@@ -391,14 +390,15 @@ class Check:
             run.limits.test(figure.limit, figure.op, figure.level(excursion))
             for figure, excursion in zip(figures, excursions, strict=True)
         ]
-        beyond = [
+        found = [
             (figure, excursion)
             for figure, excursion in zip(figures, excursions, strict=True)
             if excursion is not None
         ]
-        if not beyond:
+        if not found:
             return Result(tested=tuple(tested))
-        figure, excursion = min(beyond, key=_precedence)
+        figure, excursion = min(found, key=_precedence)
+        facts = dict(facts)
         if figure.series.source == "metrics":
             facts["series_from"] = "metrics"
         for name, series in shown.items():
@@ -408,24 +408,30 @@ class Check:
         onset = self._onset_of(run, figure, excursion)
         steps = None
         if onset is None or not excursion.lasts:
-            window = run.window_of(excursion.steps)
-            steps = window.steps
-            ranking = ranking.inside(window.rows)
+            steps = run.window_of(excursion.steps).steps
         return self.found(
             run,
             severity_of(excursion),
             tested,
             facts,
-            ranking,
+            ranking or _beyond_limit(run, figure),
             onset=onset,
             until=None if excursion.lasts else excursion.steps[1],
             steps=steps,
         )
 
 
-def _precedence(beyond: tuple[LimitedFigure, Excursion]) -> tuple[int, bool]:
+def _beyond_limit(run: Run, figure: LimitedFigure) -> Ranking | None:
+    """Return how to choose responses whose own figure is beyond the limit, None without one."""
+    if figure.of_rows is None:
+        return None
+    among = beyond(figure.of_rows, figure.op, run.limits.value(figure.limit))
+    return Ranking(figure.of_rows, among, figure.op.startswith(">"), figure.unit)
+
+
+def _precedence(found: tuple[LimitedFigure, Excursion]) -> tuple[int, bool]:
     """Return the key by which a figure beyond its limit is told before others."""
-    _, excursion = beyond
+    _, excursion = found
     has_date = excursion.is_dated or excursion.from_start
     return severity_of(excursion).order, not has_date
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -9,77 +10,134 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlreport.check.finding import Example, Onset
+from rlreport.check.limits import Op
 from rlreport.check.run import Run
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.figures.rounding import significant
-
-# Examples lie beyond this quantile of the responses before the onset...
-NORMAL = 0.9
-# ... if these are so many
-LEAST_NORMAL = 10
 
 MAX_EXAMPLES = 3  # Maximum number of example responses in the evidence of a finding
 # So many of the first by rank are enough to find three different prompts
 MAX_RANKED = 400
 
+Bools = NDArray[np.bool_]
+
 
 class Ranking(NamedTuple):
-    """How to choose a finding's example responses: those with the highest (or lowest) ``by``."""
+    """How to choose a finding's example responses: those that fulfil its claim, clearest first.
 
-    by: Floats  # a figure of each response, float64 (rows,)
-    highest: bool = True
+    ``among`` is what the finding claims, as a predicate on one response: 1 for responses that
+    fulfil it, 0 for those that do not, and NaN where that is not known. Only the first are
+    examples, and only the second are shown as earlier responses to the same prompt.
+    """
+
+    by: Floats  # a figure of each response, float64 (rows,); NaN comes last
+    among: Floats | Bools  # (rows,)
+    highest: bool = (
+        True  # whether those with the highest figure come first, else the lowest
+    )
     unit: str = ""  # of ``by``; "" does not show the values
     # index of the token to look at, float64 (rows,), NaN for none
     token: Floats | None = None
-    # Which responses fulfil what the finding claims, bool (rows,): only they are examples, and
-    # only others are shown as earlier responses to the same prompt.
-    among: NDArray[np.bool_] | None = None
     # Excerpts show this text, or the end if ``at_end``.
     look_for: str = ""
     at_end: bool = False
     # whether the claim is one on the last steps, whenever it began
     in_last_window: bool = False
 
-    def inside(self, rows: slice) -> Ranking:
-        """Return the ranking of these rows alone: a range of the table of responses."""
-        chosen = np.zeros(len(self.by), bool)
-        chosen[rows] = True if self.among is None else self.among[rows]
-        return self._replace(among=chosen)
+    @property
+    def fulfils(self) -> Bools:
+        """Which responses fulfil the claim, bool (rows,)."""
+        return np.asarray(self.among == 1)
+
+    @property
+    def fails(self) -> Bools:
+        """Which responses do not; one without a figure may fulfil it, bool (rows,)."""
+        return np.asarray((self.among == 0) & np.isfinite(self.by))
 
 
-def examples(
-    run: Run, ranking: Ranking, onset: Onset | None, until: int | None = None
-) -> tuple[Example, ...]:
+class Evidence(NamedTuple):
+    """The responses that show a finding."""
+
+    examples: tuple[Example, ...]
+    # without any: the number of responses with texts in its steps, none of which shows it
+    unseen: int = 0
+
+
+def where_known(values: Floats, condition: Bools) -> Floats:
+    """Return 1 where a condition on these values is met, 0 elsewhere, NaN where a value is NaN."""
+    return np.where(np.isfinite(values), condition, np.nan)
+
+
+def beyond(values: Floats, op: Op, bound: float) -> Floats:
+    """Return 1 where ``value op bound``, 0 elsewhere, NaN where a value is NaN, float64 (rows,)."""
+    compare = {
+        ">": np.greater,
+        ">=": np.greater_equal,
+        "<": np.less,
+        "<=": np.less_equal,
+    }[op]
+    return where_known(values, compare(values, bound))
+
+
+def nearer(values: Floats, to: float, than: float) -> Floats:
+    """Return 1 for values nearer to one level than to another one, 0 for others, NaN for NaN.
+
+    Those are the values on its side of the middle: with two kinds of values around both levels,
+    the responses that made a mean move from the second level to the first.
+    """
+    middle = (to + than) / 2
+    return beyond(values, "<" if to < than else ">", middle)
+
+
+def evidence_of(
+    run: Run,
+    ranking: Ranking,
+    onset: Onset | None,
+    until: int | None = None,
+    steps: Iterable[int] | None = None,
+) -> Evidence:
     """Return up to three responses that show a finding, of different prompts first.
 
-    Only responses whose texts were read, and whose ``by`` would have been unusual before the
-    onset, are eligible; without an onset, all of the last window or, if none, of the run. If there
-    are fewer than three prompts, further responses to them fill up the three. Each example comes
-    with the last response to its prompt before the onset, if there is one.
+    Only responses whose texts were read and that fulfil the claim in the steps of the finding are
+    eligible. If there are fewer than three prompts, further responses to them fill up the three.
+    Each example comes with the last response to its prompt before the onset that does not fulfil
+    the claim, if there is one; of equally clear ones, those that have one come first.
 
     Args:
         run: the run that was judged.
         ranking: how to choose them.
         onset: when the problem began, None if unknown.
         until: its last step if it ended; later responses are no examples.
+        steps: the steps that it concerns; by default those since the onset, and without one those
+            of the last window.
     """
     # Values that differ by rounding errors alone must not decide about the order.
     ranking = ranking._replace(by=significant(ranking.by))
-    eligible = np.flatnonzero(_eligible(run, ranking, onset, until))
+    of_steps = _has_text(run) & _is_in_steps(run, ranking, onset, until, steps)
+    eligible = np.flatnonzero(of_steps & ranking.fulfils)
+    if not len(eligible):
+        is_known = ranking.fulfils | np.asarray(ranking.among == 0)
+        return Evidence((), int((of_steps & is_known).sum()))
+    # Without an onset, no response is an earlier one.
+    end = _end_of_normal(run, onset) if onset else -np.inf
+    earlier = _earlier(run, ranking, end)
     by = ranking.by[eligible]
-    clearest_first = np.argsort(-by if ranking.highest else by, kind="stable")
-    ranked = eligible[clearest_first]
-    ranked = ranked[:MAX_RANKED]
     prompts = run.responses["prompt_id"].to_numpy(np.int64)
+    has_none = ~np.isin(prompts[eligible], list(earlier))
+    clearest_first = np.lexsort((has_none, -by if ranking.highest else by))
+    ranked = eligible[clearest_first][:MAX_RANKED]
     _, first_of_prompt = np.unique(prompts[ranked], return_index=True)
     # Sorted, as ``unique`` orders them by prompt, not by rank
     of_different_prompts = ranked[np.sort(first_of_prompt)].tolist()
     # A dict keeps the order and drops those that come twice.
     chosen = dict.fromkeys([*of_different_prompts, *ranked.tolist()])
-    # Without an onset, no response is an earlier one.
-    end = _end_of_normal(run, onset) if onset else -np.inf
     rows = list(chosen)[:MAX_EXAMPLES]
-    return tuple(_with_earlier(run, ranking, row, end) for row in rows)
+    return Evidence(
+        tuple(
+            _with_earlier(run, ranking, row, earlier.get(int(prompts[row])))
+            for row in rows
+        )
+    )
 
 
 def _end_of_normal(run: Run, onset: Onset) -> int:
@@ -91,54 +149,50 @@ def _end_of_normal(run: Run, onset: Onset) -> int:
     return onset.low if onset.low > run.steps[0] else onset.step
 
 
-def _has_text(run: Run) -> NDArray[np.bool_]:
+def _has_text(run: Run) -> Bools:
     return np.asarray(run.responses["has_texts"].to_numpy() == 1)
 
 
-def _eligible(
-    run: Run, ranking: Ranking, onset: Onset | None, until: int | None
-) -> NDArray[np.bool_]:
-    """Return which responses may be examples, bool (rows,); arguments are those of ``examples``.
+def _is_in_steps(
+    run: Run,
+    ranking: Ranking,
+    onset: Onset | None,
+    until: int | None,
+    steps: Iterable[int] | None,
+) -> Bools:
+    """Return which responses are of the steps of a finding, bool (rows,).
 
     The onset is an interval: responses before its ``low`` are surely normal, and those from its
     ``step`` on should show the problem. Those between are neither.
     """
-    by = ranking.by
     step = run.responses["step"].to_numpy(np.int64)
-    usable = np.isfinite(by) & _has_text(run)
-    if ranking.among is not None:
-        usable &= ranking.among
-    in_last_window = usable & (step >= run.last.steps[0])
-    if ranking.in_last_window:
-        eligible = in_last_window
-    elif onset is None:
-        eligible = in_last_window if in_last_window.any() else usable
-    else:
-        normal = usable & (step < _end_of_normal(run, onset))
-        eligible = usable & (step >= onset.step)
-        eligible &= is_unusual(by, normal, highest=ranking.highest)
-    if until is None:
-        return eligible
-    return eligible & (step <= until)
+    is_inside = np.ones(len(step), bool)
+    if steps is not None:
+        is_inside &= np.isin(step, list(steps))
+    if onset is not None:
+        is_inside &= step >= onset.step
+    if ranking.in_last_window or (onset is None and steps is None):
+        is_inside &= step >= run.last.steps[0]
+    if until is not None:
+        is_inside &= step <= until
+    return is_inside
 
 
-def _with_earlier(run: Run, ranking: Ranking, row: int, end: float) -> Example:
-    """Return the response of ``row``, and the last one to its prompt before step ``end``.
-
-    The earlier one is shown for contrast: it does not fulfil what the finding claims.
-    """
-    is_contrast = _has_text(run)
-    if ranking.among is not None:
-        is_contrast &= ~ranking.among
+def _earlier(run: Run, ranking: Ranking, end: float) -> dict[int, int]:
+    """Return prompt -> row of its last response before step ``end`` that fails the claim."""
     step = run.responses["step"].to_numpy(np.int64)
-    prompt = run.responses["prompt_id"].to_numpy(np.int64)
-    is_earlier = (prompt == prompt[row]) & (step < end)
-    earlier: Ints = np.flatnonzero(is_earlier & is_contrast)
+    rows: Ints = np.flatnonzero(_has_text(run) & ranking.fails & (step < end))
+    prompts = run.responses["prompt_id"].to_numpy(np.int64)[rows]
+    # Rows are in the order of steps: the last one of a prompt stays.
+    return dict(zip(prompts.tolist(), rows.tolist(), strict=True))
+
+
+def _with_earlier(run: Run, ranking: Ranking, row: int, earlier: int | None) -> Example:
+    """Return the response of ``row`` with the one of row ``earlier``, if any, for contrast."""
     example = _example(run, ranking, row)
-    if not len(earlier):
+    if earlier is None:
         return example
-    latest = int(earlier[-1])  # rows are in the order of steps
-    return replace(example, before=_example(run, ranking, latest))
+    return replace(example, before=_example(run, ranking, earlier))
 
 
 def _example(run: Run, ranking: Ranking, row: int) -> Example:
@@ -154,27 +208,3 @@ def _example(run: Run, ranking: Ranking, row: int) -> Example:
         look_for=ranking.look_for,
         at_end=ranking.at_end,
     )
-
-
-def with_texts_since(run: Run, onset: Onset | None) -> int:
-    """Return how many responses since the onset (None: in the last window) have texts."""
-    late = run.responses["step"].isin(run.since(onset))
-    return int((run.responses.loc[late, "has_texts"] == 1).sum())
-
-
-def is_unusual(
-    by: Floats, normal: NDArray[np.bool_], *, highest: bool
-) -> NDArray[np.bool_]:
-    """Return which values are as extreme as the outer tenth of the ``normal`` ones, bool (rows,).
-
-    All are if fewer than LEAST_NORMAL are normal, which then say too little.
-
-    Args:
-        by: one number per response, float64 (rows,).
-        normal: which of them are those of normal responses, bool (rows,).
-        highest: whether high values are extreme, else low ones.
-    """
-    if normal.sum() < LEAST_NORMAL:
-        return np.ones(len(by), bool)
-    bound = np.quantile(by[normal], NORMAL if highest else 1 - NORMAL)
-    return by >= bound if highest else by <= bound

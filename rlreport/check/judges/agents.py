@@ -10,7 +10,7 @@ import numpy as np
 
 from rlreport.check import quantities
 from rlreport.check.check import FALLS, Check, Need, RiseOrShare, share_of
-from rlreport.check.evidence import Ranking
+from rlreport.check.evidence import Ranking, beyond
 from rlreport.check.finding import Facts, LogText, Rank, Result, Severity
 from rlreport.check.laws import blocks
 from rlreport.check.limits import EOS, Limit, LimitKind, Limits
@@ -318,7 +318,7 @@ def empty_results(check: Check, run: Run) -> Result:
             "tool": LogText(worst.tool),
             "kind": "named" if worst.tool else "unnamed",
         },
-        Ranking(empty, among=empty > 0),
+        Ranking(empty, beyond(empty, ">", 0)),
         series=worst.series,
         onset=run.onset(worst.series),
     )
@@ -396,12 +396,14 @@ def tool_disuse(check: Check, run: Run) -> Result:
     if not (ratio.met and curve.has_fallen and enough.met):
         of_tools = _judge_each_tool(check, run)
         return replace(of_tools, tested=(ratio, enough, *of_tools.tested))
+    calls = run.column("tool_calls")
+    is_disused = beyond(calls, "<", ratio.bound * start)
     return check.found(
         run,
         Severity.WARNING,
         [ratio],
         {"start": start, "end": end, "kind": "all"},
-        Ranking(run.column("tool_calls"), highest=False, unit="calls"),
+        Ranking(calls, is_disused, highest=False, unit="calls"),
         series=series,
         onset=fall_onset(curve),
     )

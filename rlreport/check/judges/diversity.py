@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from itertools import chain
 from typing import NamedTuple
 
@@ -13,7 +12,7 @@ from numpy.typing import NDArray
 
 from rlreport.check import means, progress, quantities
 from rlreport.check.check import FALLS, LOGPROBS, RESPONSE, Check, Need
-from rlreport.check.evidence import Ranking, examples
+from rlreport.check.evidence import Ranking, beyond
 from rlreport.check.finding import Facts, LogText, Onset, Rank, Result, Severity
 from rlreport.check.fit import deviate
 from rlreport.check.judges.length import correlation_with_reward
@@ -40,6 +39,9 @@ MAX_BIGRAMS = 20_000
 MIN_STEP_BIGRAMS = 20
 # A text needs this many letters for its script (Latin, Cyrillic, ...) to be recognized
 LEAST_LETTERS = 6
+MAX_LOOPS = 400  # Of so many late responses in a loop, the usual loop is found
+# A response with fewer different word pairs than this part of the first ones repeats itself
+RARE = 0.1
 MAX_SHOWN = 6  # Maximum number of words of a loop that a title quotes
 
 
@@ -127,9 +129,9 @@ def diversity_collapse(check: Check, run: Run) -> Result:
         judged_by_step = run.by_step(is_twin)  # the stronger evidence of both
     if judged_by_step is None:
         return Result(tested=tuple(tested))
-    ranking = Ranking(times, unit="times in its step")
-    if not is_twin[run.last.rows].any():
-        ranking = Ranking(run.column("distinct_2"), highest=False)
+    ranking = Ranking(times, is_twin, unit="times in its step")
+    if not has_twins:
+        ranking = _repetitive(run)
     # Texts of a run that learned may well repeat words, but not whole responses.
     is_harmless = not has_twins and _is_trusted(run)
     return check.found(
@@ -140,6 +142,16 @@ def diversity_collapse(check: Check, run: Run) -> Result:
         ranking,
         onset=run.onset(judged_by_step),
     )
+
+
+def _repetitive(run: Run) -> Ranking:
+    """Return how to choose responses with fewer different word pairs than nearly all first ones."""
+    assert run.first is not None
+    distinct = run.column("distinct_2")
+    first = distinct[run.first.rows]
+    first = first[np.isfinite(first)]
+    usual = np.quantile(first, RARE) if len(first) else np.nan
+    return Ranking(distinct, beyond(distinct, "<", float(usual)), highest=False)
 
 
 def _is_trusted(run: Run) -> bool:
@@ -319,7 +331,8 @@ class _TemplateCollapse(Limits):
 )
 def template_collapse(check: Check, run: Run) -> Result:
     """Find that responses can no longer be matched to their prompts, at a normal entropy."""
-    by_step = _match_rates(run, run.limits[_TemplateCollapse].prompts)
+    matches = np.full(len(run.responses), np.nan)
+    by_step = _match_rates(run, run.limits[_TemplateCollapse].prompts, matches)
     at_first = by_step[: len(run.last.steps)]
     at_last = run.last_values(by_step)
     known_steps = [np.isfinite(rates).sum() for rates in (at_first, at_last)]
@@ -341,24 +354,23 @@ def template_collapse(check: Check, run: Run) -> Result:
         return nothing
     # Less often than by chance is as good as by chance.
     facts = {"start": first, "end": max(0.0, last)}
-    result = check.found(
+    return check.found(
         run,
         Severity.WARNING,
         [matched, unmatched],
         facts,
+        # The longest ones say most.
+        Ranking(run.column(run.length), 1 - matches, in_last_window=True),
         onset=run.onset(by_step),
     )
-    assert result.finding is not None
-    # The examples are the longest of the last window, whenever it began.
-    evidence = examples(run, Ranking(run.column(run.length)), None)
-    return replace(result, finding=replace(result.finding, evidence=evidence))
 
 
-def _match_rates(run: Run, least: int) -> Floats:
+def _match_rates(run: Run, least: int, matches: Floats) -> Floats:
     """Return by step how often texts match their prompt: 1 always, 0 by chance, NaN if unknown.
 
     A text matches if it is more like the other texts of its prompt than like those of any other.
     Steps with fewer than ``least`` prompts that have two sampled responses or more are unknown.
+    ``matches``, float64 (rows,), is set to 1 or 0 for the texts that were compared.
     """
     sample = run.tables.ngrams
     rates = np.full(len(run.steps), np.nan)
@@ -384,12 +396,14 @@ def _match_rates(run: Run, least: int) -> Floats:
             for index in texts_here[is_recurring]
         ]
         chance = 1 / len(recurring)
-        rates[step] = (_match_rate(texts, prompt) - chance) / (1 - chance)
+        does_match = _which_match(texts, prompt)
+        matches[rows[texts_here[is_recurring]]] = does_match
+        rates[step] = (float(does_match.mean()) - chance) / (1 - chance)
     return rates
 
 
-def _match_rate(texts: list[NDArray[np.int32]], prompt: Ints) -> float:
-    """Return the fraction of texts that are most like the other texts of their own prompt.
+def _which_match(texts: list[NDArray[np.int32]], prompt: Ints) -> NDArray[np.bool_]:
+    """Return which texts are most like the other texts of their own prompt, bool (texts,).
 
     Texts are compared by the cosine of the words and pairs of words that they contain, each with
     the sum of the texts of a prompt; a text is no part of the sum for its own prompt.
@@ -414,7 +428,7 @@ def _match_rate(texts: list[NDArray[np.int32]], prompt: Ints) -> float:
     sum_of_others = sums[prompt] - vectors
     own_similarity = (vectors * _normalize(sum_of_others)).sum(axis=1)
     similarity[is_of_prompt] = -1  # leaves the other prompts
-    return float((own_similarity > similarity.max(axis=1)).mean())
+    return np.asarray(own_similarity > similarity.max(axis=1))
 
 
 def _normalize(vectors: Floats) -> Floats:
@@ -476,7 +490,7 @@ def language_drift(check: Check, run: Run) -> Result:
         Severity.WARNING if is_harmful else Severity.INFO,
         [rise, are_most],
         {"share": drift.last, "share_start": drift.first},
-        Ranking(foreign, among=foreign == 1),
+        Ranking(foreign, foreign),
         onset=run.onset(run.by_step(foreign)),
     )
 
@@ -613,7 +627,7 @@ def loops(check: Check, run: Run) -> Result:
         return Result(tested=tested)
     late = _rows_of_rise(run, rise)
     rewards = _rewards_of_loops(run, in_loop, late)
-    text = _longest_loop(share, words, late)
+    text, has_loop = _usual_loop(run, share, words, late)
     # "paid" compares rewards in its title: both kinds of responses need some.
     is_paid = rise.until is None and np.isfinite(rewards.earned - rewards.others)
     assert series.curve is not None
@@ -626,9 +640,7 @@ def loops(check: Check, run: Run) -> Result:
         "others": rewards.others,
         "kind": "paid" if is_paid else "peak",
     }
-    ranking = Ranking(
-        share, unit="of its words", among=share > 0, look_for=text, at_end=True
-    )
+    ranking = Ranking(share, has_loop, unit="of its words", look_for=text, at_end=True)
     is_serious = rewards.do_harm and rise.until is None
     return check.found(
         run,
@@ -712,10 +724,33 @@ def _rewards_of_loops(run: Run, in_loop: Floats, late: slice) -> _LoopRewards:
     return _LoopRewards(earned, others, lost, do_harm)
 
 
-def _longest_loop(share: Floats, words: TextSample, late: slice) -> LogText:
-    """Return what the response with the largest share of its words in a loop repeats."""
-    row = late.start + int(np.nanargmax(share[late]))
-    return _loop_text(words, int(np.searchsorted(words.rows, row)))
+class _Loop(NamedTuple):
+    """What a response repeats."""
+
+    row: int
+    text: LogText  # some words of it, as they are written
+    words: tuple[str, ...]  # the same for all responses that repeat these words
+
+
+def _usual_loop(
+    run: Run, share: Floats, words: TextSample, late: slice
+) -> tuple[LogText, Floats]:
+    """Return what most late responses in a loop repeat, and which responses have this loop.
+
+    The responses, float64 (rows,), are 1 if they have this loop, 0 if they have none, and NaN if
+    they have another one, or are not read. Of loops that are equally frequent, the one that takes
+    up most of its response comes first.
+    """
+    in_loop = np.flatnonzero(np.nan_to_num(share[late]) > 0) + late.start
+    # Those that readers can see come first, of these the longest loops.
+    has_no_text = run.responses["has_texts"].to_numpy()[in_loop] != 1
+    order = np.lexsort((-share[in_loop], has_no_text))
+    loops_found = [_loop_of(words, row) for row in in_loop[order][:MAX_LOOPS].tolist()]
+    counts = Counter(one.words for one in loops_found)
+    usual = max(loops_found, key=lambda one: counts[one.words])
+    has_loop = np.where(share == 0, 0.0, np.nan)
+    has_loop[[one.row for one in loops_found if one.words == usual.words]] = 1.0
+    return usual.text, has_loop
 
 
 def _judge_loop_metric(check: Check, run: Run) -> Result:
@@ -740,11 +775,12 @@ def _judge_loop_metric(check: Check, run: Run) -> Result:
     )
 
 
-def _loop_text(words: TextSample, index: int) -> LogText:
-    """Return what a response repeats: twice if it is one word, at most MAX_SHOWN words.
+def _loop_of(words: TextSample, row: int) -> _Loop:
+    """Return what the sampled response of a row repeats.
 
-    ``index`` is that of the response among the sampled ones.
+    Its text has two repetitions if that is one word, and at most MAX_SHOWN words.
     """
+    index = int(np.searchsorted(words.rows, row))
     units = words.units[words.offsets[index] : words.offsets[index + 1]]
     loops_of_texts = find_loops(units, offsets=np.array([0, len(units)]))  # of one text
     start, period, _ = loops_of_texts[0].tolist()
@@ -752,4 +788,14 @@ def _loop_text(words: TextSample, index: int) -> LogText:
     # Where it comes the second time
     shown = units[start + period :][:length]
     text = "".join(words.vocabulary[unit] for unit in shown)
-    return LogText(" ".join(text.split()))
+    repeated = [words.vocabulary[unit] for unit in units[start : start + period]]
+    return _Loop(row, LogText(" ".join(text.split())), _in_one_order(repeated))
+
+
+def _in_one_order(repeated: list[str]) -> tuple[str, ...]:
+    """Return the words of a loop, which may begin at any of them, from the same one on."""
+    stripped = [word.strip().lower() for word in repeated]
+    # Without signs and blanks, unless there is nothing else
+    plain = [word for word in stripped if word.isalnum()] or stripped
+    rotations = [tuple(plain[i:] + plain[:i]) for i in range(len(plain))]
+    return min(rotations)

@@ -12,7 +12,7 @@ import pandas as pd
 from rlreport.check import means, progress, quantities
 from rlreport.check.check import REWARD, Check
 from rlreport.check.course import Course
-from rlreport.check.evidence import Ranking
+from rlreport.check.evidence import Ranking, beyond, nearer, where_known
 from rlreport.check.finding import Facts, Finding, LogText, Rank, Result, Severity
 from rlreport.check.judges.diversity import distinct_loss
 from rlreport.check.judges.reward import lost_part
@@ -221,10 +221,12 @@ def _text_finding(
     by_reference = kind not in ("often", "structure") and has_reference(run.tables)
     # Columns of the table: of the kind often, occurrences in a response instead of a share
     share = "often" if kind == "often" else "share"
+    # Most responses have a text of the kind often from the start: it now occurs more often.
+    before = float(top["often_first"]) if kind == "often" else 0.0
     ranking = Ranking(
         counts,
+        beyond(counts, ">", before),
         unit="occurrences",
-        among=counts > 0,
         look_for="" if is_structure else text.rstrip("*"),  # a stem ends with "*"
         at_end=kind == "closing",
     )
@@ -450,8 +452,20 @@ def reward_part_dominance(check: Check, run: Run) -> Result:
         "of_gain": top.of_gain,
         "kind": "both" if np.isfinite(top.of_gain) else "variance",
     }
-    ranking = Ranking(parts[dominant])
+    ranking = _carried_by(run, parts[dominant], tested.bound)
     return check.found(run, Severity.INFO, [tested], facts, ranking)
+
+
+def _carried_by(run: Run, part: Floats, share: float) -> Ranking:
+    """Return how to choose responses that earn more than others of their step by a part alone.
+
+    At least the ``share`` of what they earn above the mean of their step comes from this part.
+    """
+    reward = run.column("reward")
+    above = reward - run.by_step(reward)[run.step_index]
+    of_part = part - run.by_step(part)[run.step_index]
+    is_carried = (above > progress.SAME_REWARD) & (of_part >= share * above)
+    return Ranking(of_part, where_known(above + of_part, is_carried))
 
 
 def _part_shares(run: Run, part: Floats) -> _PartShares:
@@ -560,7 +574,7 @@ def watched_reward_fall(check: Check, run: Run) -> Result:
     # Responses of validation are not among the training responses, of which examples are chosen.
     ranking = None
     if watched.quantity == "second_reward":
-        ranking = Ranking(run.column("valid_reward"), highest=False, unit="reward")
+        ranking = _lags_behind(run, watched, None if fell else trained)
     onset = None
     if fell:
         onset = fall_onset(watched.curve)
@@ -574,6 +588,17 @@ def watched_reward_fall(check: Check, run: Run) -> Result:
         series=series,
         onset=onset,
     )
+
+
+def _lags_behind(run: Run, watched: Course, trained: Course | None) -> Ranking:
+    """Return how to choose responses whose second reward fell, or did not rise with ``trained``."""
+    second = run.column("valid_reward")
+    among = nearer(second, watched.last.value, watched.top.value)
+    if trained is not None:
+        reward = run.column("reward")
+        is_gained = nearer(reward, trained.last.value, trained.first.value)
+        among = is_gained * beyond(second, "<=", watched.first.value)
+    return Ranking(second, among, highest=False, unit="reward")
 
 
 def _accuracy_fall(check: Check, run: Run, accuracy: Course) -> Result:

@@ -9,7 +9,7 @@ import numpy as np
 from rlreport.check import means, parts, quantities
 from rlreport.check.check import ANY_REWARD, Check
 from rlreport.check.events import Event
-from rlreport.check.evidence import Ranking
+from rlreport.check.evidence import Ranking, nearer
 from rlreport.check.finding import Rank, Result, Severity
 from rlreport.check.limits import Limit, LimitKind, Limits
 from rlreport.check.run import Run, event_onset
@@ -77,7 +77,8 @@ def part_falls(check: Check, run: Run) -> Result:
     ranking = None
     logged = parts.of_rollouts(run).get(worst.part)
     if logged is not None:
-        ranking = Ranking(logged, highest=False)
+        is_low = nearer(logged, worst.end, worst.start)
+        ranking = Ranking(logged, is_low, highest=False)
     return check.found(
         run,
         Severity.WARNING,

@@ -113,7 +113,7 @@ def garbled(check: Check, run: Run) -> Result:
         found,
         (tested,),
         facts,
-        Ranking(is_garbled, among=is_garbled == 1),
+        Ranking(is_garbled, is_garbled),
         severity=Severity.INFO if is_of_model else Severity.WARNING,
     )
 
@@ -195,15 +195,15 @@ def copied_responses(check: Check, run: Run) -> Result:
         return Result()
     largest = float(np.nanmax(found.values))
     tested = run.limits.test(_CopiedResponses.share, ">", largest)
-    is_shown = found.rows & (is_copy == 1)
-    if not found.is_violated or _is_certain(run, is_shown, since=found.since_first):
+    is_found = found.rows & (is_copy == 1)
+    if not found.is_violated or _is_certain(run, is_found, since=found.since_first):
         return Result(tested=(tested,))
     return found_in_blocks(
         check,
         found,
         (tested,),
         {"share": mean(is_copy[found.rows]), "chars": int(limits.chars)},
-        Ranking(run.column("response_chars"), unit="characters", among=is_shown),
+        Ranking(run.column("response_chars"), is_copy, unit="characters"),
     )
 
 
@@ -314,7 +314,7 @@ def answers_other_prompt(check: Check, run: Run) -> Result:
         found,
         (tested,),
         {"share": mean(at_other)},
-        Ranking(at_other, among=at_other == 1),
+        Ranking(at_other, at_other),
         severity=Severity.CRITICAL if found.since_first else Severity.INFO,
     )
 
