@@ -13,6 +13,7 @@ import numpy as np
 from rlreport.check import means, quantities
 from rlreport.check.curve import Excursion
 from rlreport.check.evidence import Evidence, Ranking, beyond, evidence_of, where_known
+from rlreport.check.excerpts import Place
 from rlreport.check.finding import (
     Close,
     Fact,
@@ -132,6 +133,8 @@ class Check:
     # are at least half of their thresholds, but there is no finding, the verdict says so
     close: Mapping[str, str] = field(default_factory=dict)
     turn: Callable[[Turn], bool] | None = None  # whether evidence is to point at a turn
+    # where a response shows it, else where an example says (``look_for``, ``token``, ``at_end``)
+    place: Place | None = None
     # data needed beyond ``needs``, in words; ``judge`` tests for it itself
     needs_also: str = ""
 
@@ -457,7 +460,12 @@ def _without_nan(fact: Fact) -> Fact:
 
 
 def share_of(
-    column: str, per: str = "", role: str = "", facts: Facts = MappingProxyType({})
+    column: str,
+    per: str = "",
+    role: str = "",
+    facts: Facts = MappingProxyType({}),
+    *,
+    at_end: bool = False,
 ) -> Callable[[Check, Run], Result]:
     """Return a ``judge`` function for a fraction of responses, or of their turns or calls.
 
@@ -467,13 +475,17 @@ def share_of(
         per: the column that ``column`` is divided by, such as ``tool_calls``; "" for none.
         role: the role of the trainer's metric that is judged if the log lacks the column.
         facts: further facts of its findings.
+        at_end: whether the end of a response shows it.
     """
 
     def judge(check: Check, run: Run) -> Result:
         if not run.has(column):
             return check.judge_metric(run, role, facts=facts)
         if not per:
-            return check.judge_rows(run, run.column(column), facts=facts)
+            values = run.column(column)
+            is_so = where_known(values, values > 0)
+            ranking = Ranking(values, is_so, at_end=at_end)
+            return check.judge_rows(run, values, ranking=ranking, facts=facts)
         part = run.column(column)
         whole = run.column(per)
         valid = np.isfinite(part) & (whole > 0)

@@ -127,6 +127,14 @@ def _is_empty_answer(turn: Turn) -> bool:
     return turn.role == "tool" and not turn.error and not turn.text.strip()
 
 
+def _is_void(turn: Turn) -> bool:
+    """Return whether a turn of the policy has neither a call nor text besides thinking."""
+    if not turn.sampled or turn.calls or calls_in_text(turn.text):
+        return False
+    after_thinking = turn.text.rpartition("</think>")[2]
+    return not after_thinking.partition("<think>")[0].strip()
+
+
 class _ToolShare(NamedTuple):
     """The share of a tool's answers that have no text, by step."""
 
@@ -523,6 +531,7 @@ void_turns = Check(
     why="The gradients of such turns are large and have ended multi-turn runs.",
     suggestion="Exclude these conversations from the loss (SimpleTIR), and check whether the "
     "token limit is too low.",
+    turn=_is_void,
 )
 
 
@@ -544,7 +553,7 @@ def _judge_turn_limit(check: Check, run: Run) -> Result:
     if run.has("at_turn_limit"):
         is_inferred = bool((run.column("ending") == Ending.MOST_TURNS).any())
     facts = {"kind": "inferred" if is_inferred else "logged"}
-    judge = share_of("at_turn_limit", role="turn_limit", facts=facts)
+    judge = share_of("at_turn_limit", role="turn_limit", facts=facts, at_end=True)
     return judge(check, run)
 
 
@@ -589,7 +598,7 @@ class _UnclosedThinking(RiseOrShare):
 
 unclosed_thinking = Check(
     id="unclosed_thinking",
-    judge=share_of("unclosed_thinking"),
+    judge=share_of("unclosed_thinking", at_end=True),
     name="thinking never ends",
     rank=Rank.CONSEQUENCE,
     needs=(Need("thinking between <think> and </think>", ("unclosed_thinking",)),),

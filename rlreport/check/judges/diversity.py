@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from rlreport.check import means, progress, quantities
 from rlreport.check.check import FALLS, LOGPROBS, RESPONSE, Check, Need
 from rlreport.check.evidence import Ranking, beyond
+from rlreport.check.excerpts import other_script_place
 from rlreport.check.finding import Facts, LogText, Onset, Rank, Result, Severity
 from rlreport.check.fit import deviate
 from rlreport.check.judges.length import correlation_with_reward
@@ -470,6 +471,7 @@ class _LanguageDrift(Limits):
     source="DeepSeek-R1 (language mixing); LMFlow post on PPO training",
     explains=("diversity_collapse", "length_collapse", "watched_reward_fall"),
     trend=True,
+    place=other_script_place,
 )
 def language_drift(check: Check, run: Run) -> Result:
     """Find that responses use another script than their prompts more often."""
@@ -512,10 +514,15 @@ def _in_other_script(run: Run, words: TextSample) -> Floats:
         return foreign
     prompts = run.responses["prompt_id"].iloc[words.rows]
     of_prompt = prompts.map(_scripts_of_prompts(run)).to_numpy()
-    of_response = letters.idxmax(axis=1).to_numpy()
     has_letters = (letters.sum(axis=1) >= LEAST_LETTERS).to_numpy()
     known = has_letters & pd.notna(of_prompt)
-    foreign[words.rows[known]] = (of_response != of_prompt)[known]
+    # Letters of the prompt's script in each response; a response without any has no column.
+    of_own_script = np.zeros(len(letters))
+    for script in letters.columns:
+        is_own = of_prompt == script
+        of_own_script[is_own] = letters[script].to_numpy()[is_own]
+    is_other = letters.max(axis=1).to_numpy() > of_own_script
+    foreign[words.rows[known]] = is_other[known]
     return foreign
 
 

@@ -13,6 +13,7 @@ from rlreport.check import means, progress, quantities
 from rlreport.check.check import REWARD, Check
 from rlreport.check.course import Course
 from rlreport.check.evidence import Ranking, beyond, nearer, where_known
+from rlreport.check.excerpts import structure_place
 from rlreport.check.finding import Facts, Finding, LogText, Rank, Result, Severity
 from rlreport.check.judges.diversity import distinct_loss
 from rlreport.check.judges.reward import lost_part
@@ -143,6 +144,7 @@ def _hacking_title(facts: Facts) -> str:
     of_reward=True,
     sampled=("share",),
     needs_also="response, and five steps or reference responses",
+    place=structure_place,
 )
 def reward_hacking_token(check: Check, run: Run) -> Result:
     """Find a text that spreads through responses, earns more reward, and is no answer format."""
@@ -223,11 +225,13 @@ def _text_finding(
     share = "often" if kind == "often" else "share"
     # Most responses have a text of the kind often from the start: it now occurs more often.
     before = float(top["often_first"]) if kind == "often" else 0.0
+    shown = text.rstrip("*")  # a stem ends with "*"
+    as_shown = counts if is_structure else _as_written(run, counts, shown)
     ranking = Ranking(
-        counts,
-        beyond(counts, ">", before),
+        as_shown,
+        beyond(as_shown, ">", before),
         unit="occurrences",
-        look_for="" if is_structure else text.rstrip("*"),  # a stem ends with "*"
+        look_for="" if is_structure else shown,
         at_end=kind == "closing",
     )
     result = check.found(
@@ -249,6 +253,28 @@ def _text_finding(
     )
     assert result.finding is not None
     return result.finding
+
+
+def _as_written(run: Run, counts: Floats, text: str) -> Floats:
+    """Return how often responses have a text as it is written, NaN if unknown, float64 (rows,).
+
+    The ``counts`` are of words without endings, of any number for another one, and of a sign that
+    may be repeated: what a response with only such a form has is not the text, nor does it lack
+    it. If no response that can be shown has the text as it is written, the counts are returned.
+    """
+    sample = run.tables.words
+    assert sample is not None
+    written = np.full(len(counts), np.nan)
+    has_texts = run.responses["has_texts"].to_numpy() == 1
+    wanted = text.lower()
+    for index in np.flatnonzero(has_texts[sample.rows]).tolist():
+        units = sample.units[sample.offsets[index] : sample.offsets[index + 1]]
+        response = "".join([sample.vocabulary[unit] for unit in units.tolist()])
+        times = " ".join(response.split()).lower().count(wanted)
+        row = sample.rows[index]
+        if (times > 0) == (counts[row] > 0):
+            written[row] = times
+    return written if (written > 0).any() else counts
 
 
 def _rewarded_texts(run: Run) -> pd.DataFrame:
@@ -369,6 +395,7 @@ def _format_title(facts: Facts) -> str:
     sampled=("share",),
     of_reward=True,
     trend=True,
+    place=structure_place,
 )
 def format_learned(check: Check, run: Run) -> Result:
     """Note a text in most responses that is a format, or that earns no more reward."""

@@ -13,6 +13,7 @@ import numpy as np
 from rlreport.check import means, progress
 from rlreport.check.check import RESPONSE, Check
 from rlreport.check.evidence import Ranking
+from rlreport.check.excerpts import garbled_place
 from rlreport.check.finding import Facts, Rank, Result, Severity
 from rlreport.check.laws import (
     NOT_OBSERVED,
@@ -81,6 +82,7 @@ def _garbled_title(facts: Facts) -> str:
     suggestion="Compare the sampler's weights with the trainer's, then look at the temperature and "
     "the entropy.",
     explains=("language_drift", "diversity_collapse", "length_collapse"),
+    place=garbled_place,
 )
 def garbled(check: Check, run: Run) -> Result:
     """Find that many responses have text that no language and no tokenizer writes."""

@@ -1,0 +1,568 @@
+"""What each finding claims of one response, stated once more: by its text, its tokens, its reward.
+
+``python -m tests.evidence_of DIR...`` judges logs and counts how many examples fulfil the claim.
+"""
+
+import re
+import sys
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from rlreport.check.finding import Example, Finding
+from rlreport.check.judge import judge, with_excerpts
+from rlreport.check.registry import BY_ID
+from rlreport.check.run import Run
+from rlreport.flows.load import load_run
+from rlreport.options import BuildOptions
+from rlreport.read.rollouts import Rollout, Rollouts
+from rlreport.system.workers import Progress
+from rlreport.tables import Tables
+
+Claim = Callable[["Shown"], bool | None]
+
+
+@dataclass
+class Shown:
+    """A response of the evidence: as it was logged, and its neighbours."""
+
+    finding: Finding
+    example: Example
+    rollout: Rollout
+    row: pd.Series
+    responses: pd.DataFrame  # of the run, without validation
+    extras: pd.DataFrame
+    has_reference: bool
+
+    @property
+    def facts(self) -> Any:
+        return self.finding.facts
+
+    @cached_property
+    def text(self) -> str:
+        return " ".join(self.rollout.response.split())
+
+    @property
+    def reward(self) -> float:
+        """The reward that is judged: after a change of the reward function, that gap."""
+        return float(self.row["reward"])
+
+    def bound(self, name: str) -> float:
+        """A limit that the finding crossed."""
+        return next(one.bound for one in self.finding.met if one.limit.key == name)
+
+    def limit(self, name: str) -> float:
+        return BY_ID[self.finding.id].limits.declared()[name].default
+
+    def tokens(self, name: str) -> Any:
+        """A figure of the tokens that the policy sampled, without NaN."""
+        values = self.rollout.figures.get(name)
+        if values is None:
+            return np.zeros(0)
+        sampled = self.rollout.sampled
+        chosen = values if sampled is None else values[sampled]
+        return chosen[np.isfinite(chosen)]
+
+    @property
+    def length(self) -> float:
+        """Sampled tokens or, if no length in tokens is logged, characters."""
+        if self.responses["response_tokens"].notna().any():
+            return float(self.row["response_tokens"])
+        return float(len(self.rollout.response))
+
+    @property
+    def of_group(self) -> pd.DataFrame:
+        """The graded responses of its group."""
+        same = self.responses["group"] == self.row["group"]
+        return self.responses[same].dropna(subset=["reward"])
+
+    @property
+    def of_step(self) -> pd.DataFrame:
+        return self.responses[self.responses["step"] == self.row["step"]]
+
+
+def between(low: float, high: float) -> float:
+    return (low + high) / 2
+
+
+def fell(shown: Shown) -> bool:
+    end = shown.facts["low"] if shown.facts["kind"] == "dip" else shown.facts["end"]
+    return shown.reward < between(end, shown.facts["best"])
+
+
+def earns_the_end(shown: Shown) -> bool:
+    return shown.reward < between(shown.facts["end"], shown.facts["best"])
+
+
+def second_fell(shown: Shown) -> bool | None:
+    second = float(shown.row["valid_reward"])
+    if shown.facts["kind"].endswith("fell"):
+        return second < between(shown.facts["end"], shown.facts["best"])
+    middle = between(shown.facts["trained_start"], shown.facts["trained_end"])
+    return second <= shown.facts["start"] and shown.reward > middle
+
+
+def no_gain(shown: Shown) -> bool:
+    if shown.facts["kind"] == "reference":
+        return shown.reward <= float(shown.row["ref_reward"])
+    return shown.reward <= shown.facts["start"]
+
+
+def jumped(shown: Shown) -> bool:
+    column = "ref_reward" if shown.has_reference else "reward"
+    value = float(shown.row[column])
+    before, after = shown.facts["before"], shown.facts["after"]
+    return abs(value - after) < abs(value - before)
+
+
+def part_fell(shown: Shown) -> bool | None:
+    if shown.facts["part"] not in shown.extras:
+        return None
+    value = float(shown.extras[shown.facts["part"]][shown.row.name])
+    return value < between(shown.facts["start"], shown.facts["end"])
+
+
+def part_dominates(shown: Shown) -> bool:
+    of_step = shown.of_step
+    part = shown.extras[shown.facts["part"]].astype(float)
+    above = part[shown.row.name] - part[of_step.index].mean()
+    gain = shown.reward - of_step["reward"].mean()
+    return gain > 0 and above >= shown.bound("share") * gain * (1 - 1e-9)
+
+
+def equal_group(shown: Shown) -> bool:
+    rewards = shown.of_group["reward"]
+    if len(rewards) < 2 or np.ptp(rewards) > 1e-5:
+        return False
+    lowest, best = shown.responses["reward"].agg(["min", "max"])
+    is_best = rewards.max() >= best > lowest
+    is_wrong = rewards.max() <= lowest < best
+    return {
+        "solved": is_best,
+        "best": is_best,
+        "wrong": is_wrong,
+        "mixed": is_best or is_wrong,
+        "between": not (is_best or is_wrong),
+    }.get(shown.facts["kind"], True)
+
+
+def small_std(shown: Shown) -> bool:
+    std = shown.of_group["reward"].std(ddof=0)
+    return bool(std < shown.limit("ratio") * shown.facts["start"])
+
+
+def above_kl(shown: Shown) -> bool | None:
+    ratios = shown.tokens("log_ratio")
+    kl = ratios.sum() if len(ratios) else float(shown.row["kl_k1"])
+    return all(
+        (kl / max(len(ratios), 1) if one.limit.key.endswith("_token") else kl)
+        > one.bound
+        for one in shown.finding.met
+        if len(ratios) or not one.limit.key.endswith("_token")
+    )
+
+
+def certain(shown: Shown) -> bool | None:
+    surprisals = shown.tokens("surprisal")
+    if not len(surprisals):
+        return None
+    start = shown.facts["start"]
+    return surprisals.mean() < min(
+        shown.bound("share") * start, shown.bound("surprisal")
+    )
+
+
+def random_text(shown: Shown) -> bool | None:
+    surprisals = shown.tokens("surprisal")
+    if not len(surprisals):
+        return None
+    rise = surprisals.mean() - shown.facts["start"]
+    of_start = surprisals.mean() / max(shown.facts["start"], 1e-9)
+    return of_start >= shown.bound("ratio") and rise >= shown.bound("rise")
+
+
+def large_update(shown: Shown) -> bool:
+    key = shown.finding.met[0].limit.key if shown.finding.met else "outside"
+    column = "ratio_outside" if key == "outside" else "ratio_mean"
+    tested = shown.finding.met[0]
+    value = float(shown.row[column])
+    return value < tested.bound if tested.op == "<" else value > tested.bound
+
+
+def short(shown: Shown) -> bool | None:
+    kind = shown.facts["kind"]
+    if kind == "empty":
+        is_only_end = len(shown.tokens("logp")) == 1 or shown.length <= 1
+        return not shown.text or is_only_end
+    if kind == "stubs":
+        return shown.row["response_tokens"] < shown.facts["tokens"]
+    in_tokens = shown.facts["unit"] == "tokens"
+    if in_tokens and not np.isfinite(shown.row["response_tokens"]):
+        return None
+    has_finished = kind != "finished" or shown.row["finished"] == 1
+    return has_finished and shown.length < shown.limit("ratio") * shown.facts["start"]
+
+
+def long_and_paid(shown: Shown) -> bool:
+    is_paid = shown.reward > shown.of_step["reward"].mean()
+    return is_paid and shown.length >= shown.limit("ratio") * shown.facts["start"]
+
+
+def cut_off(shown: Shown) -> bool:
+    if shown.responses["finished"].fillna(0).mean() < 0.02:
+        return shown.length >= 0.99 * shown.responses["response_tokens"].max()
+    return shown.row["finished"] != 1
+
+
+def words_of(text: str) -> str:
+    """A text without signs, case and blanks: as phrases are compared."""
+    plain = re.sub(r"\W+", " ", text.lower()).strip()
+    return plain or " ".join(text.lower().split())
+
+
+def occurrences(phrase: str, text: str) -> int:
+    wanted = words_of(phrase.rstrip("*"))
+    if re.search(r"\w", wanted):
+        end = "" if phrase.endswith("*") else r"(?!\w)"
+        pattern = rf"(?<!\w){re.escape(wanted)}{end}"
+        found = len(re.findall(pattern, words_of(text)))
+        return found or words_of(text).replace(" ", "").count(wanted.replace(" ", ""))
+    signs = "".join(phrase.split())
+    return "".join(text.split()).count(signs)
+
+
+LINES = {
+    "list": r"(?m)^\s*[-*•‣–]\s+\S",
+    "numbers": r"(?m)^\s*\(?\d{1,2}[.):]",
+    "headings": r"(?m)^\s*#{1,6}\s+\S",
+    "parts": r"\n\s*\n",
+}
+
+
+def carries_text(shown: Shown) -> bool:
+    text = shown.rollout.response
+    if shown.facts["kind"] == "structure":
+        names = LINES if shown.facts["text"] == "structure" else [shown.facts["text"]]
+        return any(len(re.findall(LINES[name], text)) >= 2 for name in names)
+    least = shown.facts["share_start"] if shown.facts["kind"] == "often" else 0
+    return occurrences(shown.facts["text"], text) > least
+
+
+def loops_so(shown: Shown) -> bool:
+    """What the title quotes comes again and again."""
+    quoted = shown.facts["text"]
+    return "".join(shown.text.split()).count("".join(quoted.split())) >= 4
+
+
+def scripts_of(word: str) -> set[str]:
+    return {
+        unicodedata.name(letter, "?").split()[0] for letter in word if letter.isalpha()
+    }
+
+
+def is_garbled(shown: Shown) -> bool:
+    """A word of three scripts, a character that is none, or U+FFFD in many places."""
+    text = shown.rollout.response.rstrip("\ufffd \n")
+    places = len(re.findall("\ufffd+", text))
+    if places >= 3 or text.count("\ufffd") > len(text) / 5:
+        return True
+    # Letters of one writing system have several names: they count as one.
+    together = {"HIRAGANA": "CJK", "KATAKANA": "CJK", "KATAKANA-HIRAGANA": "CJK"}
+    mixed = any(
+        len({together.get(name, name) for name in scripts_of(word)}) >= 3
+        for word in re.findall(r"\w+", text)
+    )
+    odd = [letter for letter in text if unicodedata.category(letter) == "Cn"]
+    return mixed or any(not "\U0001f000" <= letter <= "\U0001ffff" for letter in odd)
+
+
+def other_script(shown: Shown) -> bool:
+    def main(text: str) -> str:
+        letters = [letter for letter in text if letter.isalpha()]
+        return Counter(
+            next(iter(scripts_of(letter))) for letter in letters
+        ).most_common(1)[0][0]
+
+    return main(shown.rollout.response) != main(shown.rollout.prompt)
+
+
+def is_right(shown: Shown) -> bool:
+    """The answer is the label, as far as a search in the text tells."""
+    label = (shown.rollout.ground_truth or "").split("####")[-1].strip()
+    plain = re.sub(r"[\s,$]", "", shown.rollout.response).lower()
+    return re.sub(r"[\s,$]", "", label).lower() in plain or shown.row["label_hit"] == 1
+
+
+def is_lowest(shown: Shown) -> bool:
+    return bool(shown.reward <= shown.responses["reward"].min() + 1e-9)
+
+
+def is_best(shown: Shown) -> bool:
+    return bool(shown.reward >= shown.responses["reward"].max() - 1e-9)
+
+
+def twin(shown: Shown) -> bool:
+    same = shown.of_step["response_hash"] == shown.row["response_hash"]
+    prompts = shown.of_step.loc[same, "prompt_id"].nunique()
+    if "twins" in shown.facts:
+        return prompts > 1
+    first = shown.responses[shown.responses["step"] < shown.row["step"]]["distinct_2"]
+    return bool(shown.row["distinct_2"] < first.median())
+
+
+def thinks_on(shown: Shown) -> bool | None:
+    text = shown.rollout.response
+    if any(turn.thinking for turn in shown.rollout.conversation):
+        return None
+    opened = text.count("<think>") + shown.rollout.prompt.rstrip().endswith("<think>")
+    return opened > 0 and text.count("</think>") < max(opened, 1)
+
+
+def of_column(name: str, least: float = 0) -> Claim:
+    return lambda shown: bool(shown.row[name] > least)
+
+
+def turn_with(shows: Callable[[Any], bool]) -> Claim:
+    """Some turn of the conversation is so; not known without turns."""
+
+    def claim(shown: Shown) -> bool | None:
+        turns = shown.rollout.conversation
+        return any(map(shows, turns)) if turns else None
+
+    return claim
+
+
+CLAIMS: dict[str, Claim] = {
+    "reward_collapse": fell,
+    "environment_fall": earns_the_end,
+    "watched_reward_fall": second_fell,
+    "reward_stalled": no_gain,
+    "reward_shift": jumped,
+    "part_falls": part_fell,
+    "reward_part_dominance": part_dominates,
+    "zero_variance_groups": equal_group,
+    "group_std_fall": small_std,
+    "sharpening": lambda shown: not (shown.of_group["correct"] == 1).any(),
+    "dropped_groups": of_column("dropped"),
+    "missing_grades": of_column("missing_grade"),
+    "best_reward_gone": lambda shown: not is_best(shown) and not is_lowest(shown),
+    "kl_explosion": above_kl,
+    "reference_is_other": above_kl,
+    "negative_kl": lambda shown: bool(shown.tokens("log_ratio").sum() < 0),
+    "entropy_collapse": certain,
+    "entropy_explosion": random_text,
+    "ratio_drift": large_update,
+    "stale_rollouts": lambda shown: bool(shown.row["lag"] > shown.bound("lag")),
+    "length_hacking": long_and_paid,
+    "length_collapse": short,
+    "missing_eos": cut_off,
+    "cut_texts": lambda shown: (
+        len(shown.rollout.response) >= 0.99 * shown.facts["most"]
+    ),
+    "unclosed_thinking": thinks_on,
+    "loops": loops_so,
+    "reward_hacking_token": carries_text,
+    "format_learned": carries_text,
+    "diversity_collapse": twin,
+    "language_drift": other_script,
+    "garbled": is_garbled,
+    "right_answers_unpaid": lambda shown: is_right(shown) and is_lowest(shown),
+    "format_rewarded": lambda shown: is_right(shown) and is_lowest(shown),
+    "label_lost": lambda shown: shown.row["label_hit"] == 0 and is_best(shown),
+    "label_reward_mismatch": lambda shown: (
+        is_best(shown) if shown.row["label_hit"] == 0 else is_lowest(shown)
+    ),
+    "grader_inconsistent": lambda shown: (
+        np.ptp(
+            shown.of_group.loc[
+                shown.of_group["response_hash"] == shown.row["response_hash"], "reward"
+            ]
+        )
+        > 0
+    ),
+    "copied_responses": lambda shown: (
+        (shown.of_group["response_hash"] == shown.row["response_hash"]).sum() > 1
+    ),
+    "nan_metrics": lambda shown: (
+        bool(shown.row["nan_values"] > 0) or not np.isfinite(shown.reward)
+    ),
+    "tool_errors": of_column("tool_errors"),
+    "unparsed_calls": of_column("unparsed_calls"),
+    "late_calls": of_column("late_calls"),
+    "markup_turns": of_column("markup_turns"),
+    "empty_results": turn_with(
+        lambda turn: turn.role == "tool" and not (turn.text.strip() or turn.error)
+    ),
+    "void_turns": of_column("void_turns"),
+    "turn_limit": of_column("at_turn_limit"),
+    "tool_disuse": lambda shown: bool(
+        shown.row["tool_calls"] < shown.bound("ratio") * shown.facts["start"]
+    ),
+    "reference_is_policy": lambda shown: bool(
+        np.abs(shown.tokens("log_ratio")).max(initial=0) < 1e-5
+    ),
+    "mask_covers_environment": of_column("env_trained_tokens"),
+    "eos_not_sampled": lambda shown: bool(
+        shown.tokens("logp")[-1] < shown.limit("logp")
+    ),
+    "tokens_are_not_text": lambda shown: (
+        "".join("".join(shown.rollout.tokens).split()) != "".join(shown.text.split())
+    ),
+    "improbable_duplicates": lambda shown: bool(
+        shown.tokens("logp").sum() < shown.limit("logp")
+    ),
+}
+
+
+def contains_place(shown: Shown) -> bool | None:
+    """Whether the excerpt shows the place that the finding tells of; None without one."""
+    example = shown.example
+    excerpt = example.excerpt or ""
+    inside = excerpt.strip("…")
+    if example.turn is not None:
+        words = shown.rollout.conversation[example.turn].words
+        if inside not in " ".join(words.split()):
+            return False
+    if example.look_for and occurrences(example.look_for, shown.rollout.response):
+        return occurrences(example.look_for, inside) > 0
+    if example.token is not None and example.token < len(shown.rollout.tokens):
+        token = "".join(shown.rollout.tokens[example.token].split())
+        return token in "".join(inside.split())
+    if example.at_end:
+        return shown.text.endswith(inside) or example.turn is not None
+    return None
+
+
+@dataclass
+class Outcome:
+    """What is true of the evidence of one finding."""
+
+    id: str
+    number: int = 0  # examples
+    fulfil: int = 0
+    unknown: int = 0  # whose claim cannot be stated by what is logged
+    wrong: tuple[str, ...] = ()  # what is not as it should be
+    unseen: int = 0
+
+
+@dataclass
+class Judgement:
+    """A run, what the checks find in it, and its texts."""
+
+    tables: Tables
+    rollouts: Rollouts
+
+    @cached_property
+    def run(self) -> Run:
+        return Run(self.tables.without_step_in_progress())
+
+    @cached_property
+    def findings(self) -> list[Finding]:
+        return with_excerpts(
+            judge(self.run), self.tables.responses, self.rollouts
+        ).findings
+
+    def shown(self, finding: Finding, example: Example) -> Shown:
+        responses = self.run.responses
+        everything = self.tables.responses
+        is_it, is_in_all = (
+            (table["step"] == example.step) & (table["n"] == example.n)
+            for table in (responses, everything)
+        )
+        (rollout,) = self.rollouts.read(np.flatnonzero(is_in_all).tolist())
+        return Shown(
+            finding=finding,
+            example=example,
+            rollout=rollout,
+            row=responses.loc[responses.index[is_it][0]],
+            responses=responses,
+            extras=self.run.tables.extras,
+            has_reference=bool(responses["ref_reward"].notna().any()),
+        )
+
+    def outcome(self, finding: Finding) -> Outcome:
+        outcome = Outcome(finding.id, unseen=finding.unseen)
+        claim = CLAIMS.get(finding.id)
+        wrong: list[str] = []
+        for example in finding.evidence:
+            shown = self.shown(finding, example)
+            place = f"{example.step}-{example.n}"
+            fulfils = None if claim is None else claim(shown)
+            outcome.number += 1
+            outcome.fulfil += bool(fulfils)
+            outcome.unknown += fulfils is None
+            if fulfils is not None and not fulfils:
+                wrong.append(f"{place} does not fulfil it: {example.excerpt!r}")
+            if not is_in_steps(finding, example):
+                wrong.append(f"{place} is not of its steps")
+            if contains_place(shown) is False:
+                wrong.append(f"{place} does not show the place: {example.excerpt!r}")
+            if example.before is not None:
+                wrong += self._wrong_before(finding, example.before, claim)
+        outcome.wrong = tuple(wrong)
+        return outcome
+
+    def _wrong_before(
+        self, finding: Finding, before: Example, claim: Claim | None
+    ) -> Iterator[str]:
+        """Yield what is wrong with a response that is shown for comparison."""
+        place = f"{before.step}-{before.n}, before,"
+        if finding.onset is None or before.step >= finding.onset.step:
+            yield f"{place} lies in its steps"
+        if claim is not None and claim(self.shown(finding, before)):
+            yield f"{place} fulfils it: {before.excerpt!r}"
+
+
+def outcomes(tables: Tables, rollouts: Rollouts) -> Iterator[Outcome]:
+    """Yield what is true of the evidence of each finding of a run."""
+    judgement = Judgement(tables, rollouts)
+    for finding in judgement.findings:
+        yield judgement.outcome(finding)
+
+
+def is_in_steps(finding: Finding, example: Example) -> bool:
+    onset = finding.onset
+    is_after = onset is None or example.step >= onset.step
+    return is_after and (finding.until is None or example.step <= finding.until)
+
+
+def load(path: Path) -> tuple[Tables, Rollouts]:
+    options = BuildOptions(workers=1, quiet=True)
+    loaded = load_run([path], options, Progress())
+    return loaded.tables, loaded.rollouts
+
+
+def main(folders: list[str]) -> None:
+    total: Counter[str] = Counter()
+    by_id: dict[str, Counter[str]] = {}
+    for folder in folders:
+        try:
+            found = list(outcomes(*load(Path(folder))))
+        except Exception as error:
+            print(f"{folder}: {type(error).__name__}: {str(error)[:80]}")
+            continue
+        for one in found:
+            counts = by_id.setdefault(one.id, Counter())
+            for counter in (counts, total):
+                counter["findings"] += 1
+                counter["examples"] += one.number
+                counter["fulfil"] += one.fulfil
+                counter["unknown"] += one.unknown
+                counter["wrong"] += len(one.wrong)
+                counter["unseen"] += one.unseen > 0
+            for line in one.wrong:
+                print(f"{folder} {one.id}: {line}")
+    for name, counts in by_id.items():
+        print(f"{name:24} {dict(counts)}")
+    print(dict(total))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
