@@ -9,15 +9,24 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from rlreport.check import progress
 from rlreport.check.finding import Example, Onset
 from rlreport.check.limits import Op
-from rlreport.check.run import Run
+from rlreport.check.means import mean, median
+from rlreport.check.run import Run, once_per_run
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.figures.rounding import significant
 
 MAX_EXAMPLES = 3  # Maximum number of example responses in the evidence of a finding
 # So many of the first by rank are enough to find three different prompts
 MAX_RANKED = 400
+# A pair of responses shows progress from this part of the first steps to that of the last ones or,
+# without a prompt in both, from one half of the run to the other
+ENDS = (1 / 3, 1 / 2)
+# Rewards of such a pair are as typical as others if they differ by less than this part of the gain
+ALIKE = 0.25
+# A response shorter than this part of the usual length is not typical
+STUB = 0.25
 
 Bools = NDArray[np.bool_]
 
@@ -208,3 +217,86 @@ def _example(run: Run, ranking: Ranking, row: int) -> Example:
         look_for=ranking.look_for,
         at_end=ranking.at_end,
     )
+
+
+@once_per_run
+def progress_pair(run: Run) -> Example | None:
+    """Return a late response with a high reward, and an early one to its prompt with a low one.
+
+    Both are typical: their rewards are about those of the first and of the last steps, but beyond
+    them, and they are no stubs; of these, the shortest ones are chosen. If most of the reward's
+    rise is the format of answers, both answers are right. None if the reward of the logged
+    responses did not rise, or no prompt has two such responses.
+    """
+    for part in ENDS:
+        # Of few steps, the first and the last one
+        count = max(int(part * len(run.steps)), 1)
+        early = run.step_index < count
+        late = run.step_index >= max(len(run.steps) - count, count)
+        pair = _pair(run, early, late) if late.any() else None
+        if pair is not None:
+            return pair
+    return None
+
+
+def _pair(run: Run, early: Bools, late: Bools) -> Example | None:
+    """Return the pair of an early and a late response to a prompt, None without one."""
+    reward = run.column("reward")
+    before = mean(reward[early])
+    after = mean(reward[late])
+    if not after > before:
+        return None
+    is_right = np.ones(len(reward), bool)
+    if progress.gained_format(run):
+        is_right = run.column("label_hit") == 1
+    is_low = is_right & (reward <= before)
+    is_high = is_right & (reward >= after)
+    size = ALIKE * (after - before)
+    of_low = _typical(run, early & is_low, np.abs(reward - before) // size, early)
+    of_high = _typical(run, late & is_high, np.abs(reward - after) // size, late)
+    shared = of_low.keys() & of_high.keys()
+    if not shared:
+        return None
+
+    def order(prompt: int) -> tuple[float, float, int]:
+        low = of_low[prompt]
+        high = of_high[prompt]
+        return low.distance + high.distance, low.length + high.length, high.row
+
+    prompt = min(shared, key=order)
+    by = significant(reward)
+    # What decides on the reward of an answer with a label stands at its end.
+    at_end = run.has("label_hit") or progress.verifiable(run)
+    ranking = Ranking(by, is_high, unit="reward", at_end=at_end)
+    return _with_earlier(run, ranking, of_high[prompt].row, of_low[prompt].row)
+
+
+class _Typical(NamedTuple):
+    """The response to a prompt that is most typical of some steps."""
+
+    distance: float  # from their mean reward, as a whole number of steps
+    length: float
+    row: int
+
+
+def _typical(
+    run: Run, among: Bools, distance: Floats, of_steps: Bools
+) -> dict[int, _Typical]:
+    """Return prompt -> the response among these nearest to the mean reward, then the shortest.
+
+    Args:
+        run: the run.
+        among: which responses come into question, bool (rows,).
+        distance: how far the reward of each is from the mean, float64 (rows,).
+        of_steps: the responses of these steps, whose median length is the usual one, bool (rows,).
+    """
+    length = run.column("response_chars")
+    is_whole = length >= max(STUB * median(length[of_steps]), 1.0)
+    rows = np.flatnonzero(among & is_whole & _has_text(run))
+    order = rows[np.lexsort((length[rows], distance[rows]))]
+    prompts = run.responses["prompt_id"].to_numpy(np.int64)
+    typical: dict[int, _Typical] = {}
+    for row in order.tolist():
+        one = _Typical(float(distance[row]), float(length[row]), row)
+        typical.setdefault(int(prompts[row]), one)
+    return typical

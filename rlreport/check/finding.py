@@ -9,7 +9,7 @@ from typing import Any
 
 from rlreport.check.limits import Tested
 from rlreport.figures.rounding import rounded
-from rlreport.text.messages import message
+from rlreport.text.messages import message, plural
 
 
 class Severity(StrEnum):
@@ -139,6 +139,17 @@ class Finding:
         """All example responses of the finding, and those shown for comparison (``before``)."""
         before = [example.before for example in self.evidence if example.before]
         return (*self.evidence, *before)
+
+    @property
+    def unseen_text(self) -> str:
+        """That no response that was read shows the finding, in words; "" if one does."""
+        if not self.unseen:
+            return ""
+        return plural(
+            "Not visible in the {count} logged response of these steps.",
+            "Not visible in the {count} logged responses of these steps.",
+            self.unseen,
+        )
 
 
 @dataclass(frozen=True, slots=True)

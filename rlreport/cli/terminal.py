@@ -151,7 +151,7 @@ def _finding_line(finding: ToldFinding, indent: str) -> str:
 
 
 def _example_lines(finding: ToldFinding) -> list[str]:
-    """Return the excerpts that show a serious finding, one line per response.
+    """Return the excerpts that show a serious finding, one line per response, or that none does.
 
     A line such as ``'fine' → 'aaaa'`` also has the excerpt of a response from before the onset.
     """
@@ -166,6 +166,8 @@ def _example_lines(finding: ToldFinding) -> list[str]:
             text = f"{example.before.excerpt!r} → {text}"
         where = message("step {step}, response {n}", step=example.step, n=example.n)
         lines.append(message("{where}: {text}", where=where, text=text))
+    if finding.unseen:
+        lines.append(finding.unseen_text)
     return lines
 
 

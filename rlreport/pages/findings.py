@@ -155,13 +155,6 @@ def finding_view(
         # The step is an estimate; it lies within these limits.
         if onset.low < onset.high:
             interval = f"{onset.low}–{onset.high}"
-    unseen = ""
-    if finding.unseen:
-        unseen = plural(
-            "Not visible in the {count} response read from its steps.",
-            "Not visible in the {count} responses read from its steps.",
-            finding.unseen,
-        )
     linked_steps = [
         finding.steps[index] for index in evenly(len(finding.steps), MOST_STEP_LINKS)
     ]
@@ -182,7 +175,7 @@ def finding_view(
         steps=[Link(str(step), addresses.step(step)) for step in linked_steps],
         page=_page_of(finding, addresses),
         examples=[_example(example, addresses) for example in finding.evidence],
-        unseen=unseen,
+        unseen=finding.unseen_text,
         charts=finding.charts,
         folded=[finding_view(other, addresses) for other in folded],
         related=plural(
