@@ -40,6 +40,7 @@ class Shown:
     responses: pd.DataFrame  # of the run, without validation
     extras: pd.DataFrame
     has_reference: bool
+    prompts: dict[int, str]
 
     @property
     def facts(self) -> Any:
@@ -158,34 +159,39 @@ def small_std(shown: Shown) -> bool:
     return bool(std < shown.limit("ratio") * shown.facts["start"])
 
 
-def above_kl(shown: Shown) -> bool | None:
+def kl_of(shown: Shown) -> tuple[float, float]:
+    """The KL of a response, and per token."""
     ratios = shown.tokens("log_ratio")
-    kl = ratios.sum() if len(ratios) else float(shown.row["kl_k1"])
+    if len(ratios):
+        return ratios.sum(), ratios.mean()
+    kl = float(shown.row["kl_k1"])
+    return kl, kl / shown.row["response_tokens"]
+
+
+def above_kl(shown: Shown) -> bool:
+    kl, per_token = kl_of(shown)
     return all(
-        (kl / max(len(ratios), 1) if one.limit.key.endswith("_token") else kl)
-        > one.bound
+        (per_token if "token" in one.limit.key else kl) > one.bound
         for one in shown.finding.met
-        if len(ratios) or not one.limit.key.endswith("_token")
     )
 
 
-def certain(shown: Shown) -> bool | None:
+def surprisal_of(shown: Shown) -> float:
     surprisals = shown.tokens("surprisal")
-    if not len(surprisals):
-        return None
+    return float(surprisals.mean() if len(surprisals) else shown.row["surprisal_mean"])
+
+
+def certain(shown: Shown) -> bool:
+    most = shown.bound("share") * shown.facts["start"]
+    return surprisal_of(shown) < min(most, shown.bound("surprisal"))
+
+
+def random_text(shown: Shown) -> bool:
+    surprisal = surprisal_of(shown)
     start = shown.facts["start"]
-    return surprisals.mean() < min(
-        shown.bound("share") * start, shown.bound("surprisal")
-    )
-
-
-def random_text(shown: Shown) -> bool | None:
-    surprisals = shown.tokens("surprisal")
-    if not len(surprisals):
-        return None
-    rise = surprisals.mean() - shown.facts["start"]
-    of_start = surprisals.mean() / max(shown.facts["start"], 1e-9)
-    return of_start >= shown.bound("ratio") and rise >= shown.bound("rise")
+    return surprisal >= shown.bound(
+        "ratio"
+    ) * start and surprisal - start >= shown.bound("rise")
 
 
 def large_update(shown: Shown) -> bool:
@@ -269,6 +275,8 @@ def scripts_of(word: str) -> set[str]:
 
 def is_garbled(shown: Shown) -> bool:
     """A word of three scripts, a character that is none, or U+FFFD in many places."""
+    if not shown.text:  # of a made-up run without texts
+        return bool(shown.row["garbled"] == 1)
     text = shown.rollout.response.rstrip("\ufffd \n")
     places = len(re.findall("\ufffd+", text))
     if places >= 3 or text.count("\ufffd") > len(text) / 5:
@@ -325,6 +333,114 @@ def thinks_on(shown: Shown) -> bool | None:
     return opened > 0 and text.count("</think>") < max(opened, 1)
 
 
+def advantage(shown: Shown) -> bool:
+    """An advantage that is not what its reward earns in its group."""
+    logged = "advantage_logged_mean"
+    value = float(shown.row[logged])
+    rewards = shown.of_group["reward"]
+    expected = shown.reward - rewards.mean()
+    if shown.facts.get("punished"):
+        return bool(shown.reward == rewards.max() > rewards.min() and value < 0)
+    if shown.facts["kind"] == "sign":
+        return value * expected <= 0
+    if shown.facts["kind"] == "other":
+        # With and without the std as a divisor
+        usual = (expected, expected / max(rewards.std(ddof=0), 1e-9))
+        return min(abs(value - one) for one in usual) > 0.1
+    of_group = shown.responses[shown.responses["group"] == shown.row["group"]]
+    return any(
+        np.ptp(same) > 0
+        for _, same in of_group.groupby("reward")[logged]
+        if len(same) > 1
+    )
+
+
+def answers_another(shown: Shown) -> bool:
+    """It shares more words with another prompt of its step than with its own."""
+    of_response = set(re.findall(r"\w\w+", shown.text.lower()))
+    shared = {
+        prompt: len(
+            of_response & set(re.findall(r"\w\w+", shown.prompts[prompt].lower()))
+        )
+        for prompt in shown.of_step["prompt_id"].unique()
+    }
+    own = shared.pop(shown.row["prompt_id"])
+    return max(shared.values()) > own
+
+
+def unlike_the_others(shown: Shown) -> bool:
+    """On the side of its source's mean."""
+    columns = {
+        "length": "response_tokens",
+        "garbled": "garbled",
+        "nan": "nan_values",
+        "failed": "ending",
+    }
+    value, others = shown.facts["value"], shown.facts["others"]
+    own = (
+        np.log(shown.row["mismatch_ratio"])
+        if shown.facts["kind"] == "mismatch"
+        else float(shown.row[columns[shown.facts["kind"]]])
+    )
+    if shown.facts["kind"] in ("length", "mismatch"):
+        return abs(own - value) < abs(own - others)
+    return own > 0
+
+
+def not_trained(shown: Shown) -> bool:
+    """It earns more than its step, but Σ token rewards is not above that of its step."""
+    means_of_step = shown.of_step[["reward", "rlhf_reward"]].mean()
+    is_good = shown.reward > means_of_step["reward"]
+    return bool(
+        is_good and shown.row["rlhf_reward"] <= means_of_step["rlhf_reward"] + 1e-9
+    )
+
+
+def far_from_one(shown: Shown) -> bool:
+    """Of a ratio or its logarithm: outside of the range that the check allows."""
+    weight = np.exp(float(shown.row["log_weight"]))
+    return bool(weight < shown.limit("low") or weight > shown.limit("high"))
+
+
+def disagrees(shown: Shown) -> bool:
+    """One of the figures of sampler against trainer is beyond its limit."""
+    keys = [one.limit.key for one in shown.finding.met]
+    times = shown.limit("times") if "times" in keys else 1.0
+    for key in ("k3", "prob", "ratio"):
+        agreement = 1.0 if key == "ratio" else 0.0
+        bound = agreement + times * (shown.limit(key) - agreement)
+        if float(shown.row[f"mismatch_{key}"]) > bound:
+            return True
+    return False
+
+
+def errs(shown: Shown) -> bool:
+    """The critic's values err by more than a constant would."""
+    found = []
+    for returns, error in (("return", "value_error"), ("mc_return", "mc_error")):
+        if shown.responses[f"{error}_m2"].notna().any():
+            rows = shown.responses
+            tokens = rows["value_tokens"]
+            spread = (rows[f"{returns}_m2"].sum()) / tokens.sum()
+            square = shown.row[f"{error}_m2"] / shown.row["value_tokens"]
+            square += (shown.row[f"{error}_mean"] - rows[f"{error}_mean"].mean()) ** 2
+            found.append(bool(square > spread))
+    return any(found)
+
+
+def neighbour_hits(shown: Shown) -> bool:
+    away = shown.facts["away"] * (1 if shown.facts["kind"] == "before" else -1)
+    other = shown.responses["label_hit"].get(shown.row.name - away)
+    return is_best(shown) and shown.row["label_hit"] == 0 and other == 1
+
+
+def slope_of(shown: Shown) -> bool:
+    names = ("tokens", "sampler", "trainer", "square", "product")
+    count, sampler, trainer, square, product = (shown.row[f"rare_{n}"] for n in names)
+    slope = (product - sampler * trainer / count) / (square - sampler**2 / count)
+    return slope > 1.1 if shown.facts["slope"] > 1 else slope < 0.9
+
+
 def of_column(name: str, least: float = 0) -> Claim:
     return lambda shown: bool(shown.row[name] > least)
 
@@ -355,7 +471,29 @@ CLAIMS: dict[str, Claim] = {
     "best_reward_gone": lambda shown: not is_best(shown) and not is_lowest(shown),
     "kl_explosion": above_kl,
     "reference_is_other": above_kl,
-    "negative_kl": lambda shown: bool(shown.tokens("log_ratio").sum() < 0),
+    "negative_kl": lambda shown: bool(kl_of(shown)[0] < 0),
+    "advantage_mismatch": advantage,
+    "answers_other_prompt": answers_another,
+    "advantage_outlier": lambda shown: bool(
+        abs(shown.row["advantage_logged_mean"])
+        > 100 * shown.responses["advantage_logged_mean"].abs().median()
+    ),
+    "uneven_groups": lambda shown: (
+        (shown.responses["group"] == shown.row["group"]).sum() != shown.facts["size"]
+    ),
+    "rank_differs": unlike_the_others,
+    "reward_not_trained": not_trained,
+    "off_policy_weights": far_from_one,
+    "engine_mismatch": disagrees,
+    "value_divergence": errs,
+    "rewards_shifted": neighbour_hits,
+    "temperature": slope_of,
+    "tiny_responses": lambda shown: bool(
+        shown.row["response_tokens"] < shown.bound("tokens")
+    ),
+    "constant_reward": lambda shown: bool(
+        abs(shown.reward - shown.facts["level"]) < 0.1 * shown.responses["reward"].std()
+    ),
     "entropy_collapse": certain,
     "entropy_explosion": random_text,
     "ratio_drift": large_update,
@@ -407,16 +545,13 @@ CLAIMS: dict[str, Claim] = {
     ),
     "reference_is_policy": lambda shown: bool(
         np.abs(shown.tokens("log_ratio")).max(initial=0) < 1e-5
+        and shown.row["log_ratio_most"] < 1e-5
     ),
     "mask_covers_environment": of_column("env_trained_tokens"),
-    "eos_not_sampled": lambda shown: bool(
-        shown.tokens("logp")[-1] < shown.limit("logp")
-    ),
-    "tokens_are_not_text": lambda shown: (
-        "".join("".join(shown.rollout.tokens).split()) != "".join(shown.text.split())
-    ),
+    "eos_not_sampled": lambda shown: bool(shown.row["end_logp"] < shown.limit("logp")),
+    "tokens_are_not_text": lambda shown: bool(shown.row["tokens_fit"] == 0),
     "improbable_duplicates": lambda shown: bool(
-        shown.tokens("logp").sum() < shown.limit("logp")
+        -surprisal_of(shown) * shown.row["logp_tokens"] < shown.limit("logp")
     ),
 }
 
@@ -424,7 +559,9 @@ CLAIMS: dict[str, Claim] = {
 def contains_place(shown: Shown) -> bool | None:
     """Whether the excerpt shows the place that the finding tells of; None without one."""
     example = shown.example
-    excerpt = example.excerpt or ""
+    excerpt = example.excerpt
+    if excerpt is None:  # of a made-up run
+        return None
     inside = excerpt.strip("…")
     if example.turn is not None:
         words = shown.rollout.conversation[example.turn].words
@@ -453,11 +590,34 @@ class Outcome:
 
 
 @dataclass
+class TextsOfTables:
+    """Stands for the rollouts of a made-up run, of which only tables exist."""
+
+    tables: Tables
+
+    def read(self, rows: list[int]) -> list[Rollout]:
+        return [self._rollout(row) for row in rows]
+
+    def _rollout(self, row: int) -> Rollout:
+        responses = self.tables.responses
+        text = ""
+        words = self.tables.words
+        if words is not None and row in words.rows:
+            index = int(np.searchsorted(words.rows, row))
+            units = words.units[words.offsets[index] : words.offsets[index + 1]]
+            # Words of made-up texts may come without the blanks between them.
+            text = " ".join(words.vocabulary[unit] for unit in units)
+        step = int(responses["step"].iloc[row])
+        n = int(responses["n"].iloc[row])
+        return Rollout(step, n, file="", line=0, prompt="", response=text)
+
+
+@dataclass
 class Judgement:
     """A run, what the checks find in it, and its texts."""
 
     tables: Tables
-    rollouts: Rollouts
+    rollouts: Rollouts | TextsOfTables
 
     @cached_property
     def run(self) -> Run:
@@ -465,9 +625,10 @@ class Judgement:
 
     @cached_property
     def findings(self) -> list[Finding]:
-        return with_excerpts(
-            judge(self.run), self.tables.responses, self.rollouts
-        ).findings
+        judged = judge(self.run)
+        if isinstance(self.rollouts, TextsOfTables):
+            return judged.findings
+        return with_excerpts(judged, self.tables.responses, self.rollouts).findings
 
     def shown(self, finding: Finding, example: Example) -> Shown:
         responses = self.run.responses
@@ -485,6 +646,7 @@ class Judgement:
             responses=responses,
             extras=self.run.tables.extras,
             has_reference=bool(responses["ref_reward"].notna().any()),
+            prompts=dict(self.run.tables.prompts[["prompt_id", "prompt"]].to_numpy()),
         )
 
     def outcome(self, finding: Finding) -> Outcome:

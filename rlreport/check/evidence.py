@@ -13,7 +13,7 @@ from rlreport.check import progress
 from rlreport.check.finding import Example, Onset
 from rlreport.check.limits import Op
 from rlreport.check.means import mean, median
-from rlreport.check.run import Run, once_per_run
+from rlreport.check.run import Run
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.figures.rounding import significant
 
@@ -219,38 +219,52 @@ def _example(run: Run, ranking: Ranking, row: int) -> Example:
     )
 
 
-@once_per_run
-def progress_pair(run: Run) -> Example | None:
+def progress_pair(
+    run: Run, counts: Floats | None = None, text: str = ""
+) -> Example | None:
     """Return a late response with a high reward, and an early one to its prompt with a low one.
 
     Both are typical: their rewards are about those of the first and of the last steps, but beyond
     them, and they are no stubs; of these, the shortest ones are chosen. If most of the reward's
     rise is the format of answers, both answers are right. None if the reward of the logged
     responses did not rise, or no prompt has two such responses.
+
+    Args:
+        run: the run.
+        counts: how often each response has a text that was learned, float64 (rows,), NaN if
+            unknown: only the late response has it. None without such a text.
+        text: that text, which the excerpt shows.
     """
+    if run.responses.empty:
+        return None
     for part in ENDS:
         # Of few steps, the first and the last one
         count = max(int(part * len(run.steps)), 1)
         early = run.step_index < count
         late = run.step_index >= max(len(run.steps) - count, count)
-        pair = _pair(run, early, late) if late.any() else None
+        pair = _pair(run, early, late, counts) if late.any() else None
         if pair is not None:
-            return pair
+            before = pair.before and replace(pair.before, look_for=text)
+            return replace(pair, look_for=text, before=before)
     return None
 
 
-def _pair(run: Run, early: Bools, late: Bools) -> Example | None:
+def _pair(run: Run, early: Bools, late: Bools, counts: Floats | None) -> Example | None:
     """Return the pair of an early and a late response to a prompt, None without one."""
     reward = run.column("reward")
     before = mean(reward[early])
     after = mean(reward[late])
     if not after > before:
         return None
-    is_right = np.ones(len(reward), bool)
-    if progress.gained_format(run):
+    is_low = reward <= before
+    is_high = reward >= after
+    if counts is not None:
+        is_low &= counts == 0
+        is_high &= counts > 0
+    elif progress.gained_format(run):
         is_right = run.column("label_hit") == 1
-    is_low = is_right & (reward <= before)
-    is_high = is_right & (reward >= after)
+        is_low &= is_right
+        is_high &= is_right
     size = ALIKE * (after - before)
     of_low = _typical(run, early & is_low, np.abs(reward - before) // size, early)
     of_high = _typical(run, late & is_high, np.abs(reward - after) // size, late)
