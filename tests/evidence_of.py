@@ -23,6 +23,8 @@ from rlreport.check.run import Run
 from rlreport.flows.load import load_run
 from rlreport.options import BuildOptions
 from rlreport.read.rollouts import Rollout, Rollouts
+from rlreport.read.tables import Scan
+from rlreport.summarise.run import summarise
 from rlreport.system.workers import Progress
 from rlreport.tables import Tables
 
@@ -301,6 +303,12 @@ def other_script(shown: Shown) -> bool:
     return main(shown.rollout.response) != main(shown.rollout.prompt)
 
 
+def copies(shown: Shown) -> int:
+    """How many responses to its prompt in its step are equal to it."""
+    keys = ["prompt_id", "response_hash"]
+    return int((shown.of_step[keys] == shown.row[keys]).all(axis=1).sum())
+
+
 def is_right(shown: Shown) -> bool:
     """The answer is the label, as far as a search in the text tells."""
     label = (shown.rollout.ground_truth or "").split("####")[-1].strip()
@@ -316,13 +324,16 @@ def is_best(shown: Shown) -> bool:
     return bool(shown.reward >= shown.responses["reward"].max() - 1e-9)
 
 
-def twin(shown: Shown) -> bool:
+def twin(shown: Shown) -> bool | None:
     same = shown.of_step["response_hash"] == shown.row["response_hash"]
     prompts = shown.of_step.loc[same, "prompt_id"].nunique()
     if "twins" in shown.facts:
         return prompts > 1
     first = shown.responses[shown.responses["step"] < shown.row["step"]]["distinct_2"]
-    return bool(shown.row["distinct_2"] < first.median())
+    rare, usual = first.quantile([0.05, 0.2])
+    distinct = shown.row["distinct_2"]
+    # The first window of steps, of which the limit is a tenth, is not known here.
+    return None if rare <= distinct < usual else bool(distinct < rare)
 
 
 def thinks_on(shown: Shown) -> bool | None:
@@ -355,14 +366,25 @@ def advantage(shown: Shown) -> bool:
     )
 
 
+def named(text: str) -> set[str]:
+    """The words of a text; of Chinese, the pairs of characters."""
+    joined = re.sub(r"(?<=[^\x00-\x7f])\s+(?=[^\x00-\x7f])", "", text.lower())
+    runs = re.findall(r"[^\W\x00-\x7f]+", joined)
+    pairs = {run[i : i + 2] for run in runs for i in range(len(run) - 1)}
+    return pairs | set(re.findall(r"[a-z0-9]+", joined))
+
+
 def answers_another(shown: Shown) -> bool:
-    """It shares more words with another prompt of its step than with its own."""
-    of_response = set(re.findall(r"\w\w+", shown.text.lower()))
-    shared = {
-        prompt: len(
-            of_response & set(re.findall(r"\w\w+", shown.prompts[prompt].lower()))
-        )
+    """It has more of the words that only another prompt of its step has than of its own ones."""
+    words = {
+        prompt: named(shown.prompts[prompt])
         for prompt in shown.of_step["prompt_id"].unique()
+    }
+    times = Counter(word for of_prompt in words.values() for word in of_prompt)
+    response = named(shown.text)
+    shared = {
+        prompt: len([word for word in of_prompt & response if times[word] == 1])
+        for prompt, of_prompt in words.items()
     }
     own = shared.pop(shown.row["prompt_id"])
     return max(shared.values()) > own
@@ -421,7 +443,9 @@ def errs(shown: Shown) -> bool:
         if shown.responses[f"{error}_m2"].notna().any():
             rows = shown.responses
             tokens = rows["value_tokens"]
-            spread = (rows[f"{returns}_m2"].sum()) / tokens.sum()
+            of_row = rows[f"{returns}_mean"]
+            apart = (of_row - np.average(of_row.fillna(0), weights=tokens)) ** 2
+            spread = (rows[f"{returns}_m2"] + tokens * apart).sum() / tokens.sum()
             square = shown.row[f"{error}_m2"] / shown.row["value_tokens"]
             square += (shown.row[f"{error}_mean"] - rows[f"{error}_mean"].mean()) ** 2
             found.append(bool(square > spread))
@@ -525,9 +549,7 @@ CLAIMS: dict[str, Claim] = {
         )
         > 0
     ),
-    "copied_responses": lambda shown: (
-        (shown.of_group["response_hash"] == shown.row["response_hash"]).sum() > 1
-    ),
+    "copied_responses": lambda shown: copies(shown) > 1,
     "nan_metrics": lambda shown: (
         bool(shown.row["nan_values"] > 0) or not np.isfinite(shown.reward)
     ),
@@ -552,6 +574,7 @@ CLAIMS: dict[str, Claim] = {
     "tokens_are_not_text": lambda shown: bool(shown.row["tokens_fit"] == 0),
     "improbable_duplicates": lambda shown: bool(
         -surprisal_of(shown) * shown.row["logp_tokens"] < shown.limit("logp")
+        and copies(shown) > 1
     ),
 }
 
@@ -618,6 +641,10 @@ class Judgement:
 
     tables: Tables
     rollouts: Rollouts | TextsOfTables
+
+    @classmethod
+    def of(cls, scan: Scan) -> "Judgement":
+        return cls(summarise(scan), scan.rollouts)
 
     @cached_property
     def run(self) -> Run:
