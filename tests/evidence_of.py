@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -121,8 +122,8 @@ def no_gain(shown: Shown) -> bool:
 def jumped(shown: Shown) -> bool:
     column = "ref_reward" if shown.has_reference else "reward"
     value = float(shown.row[column])
-    before, after = shown.facts["before"], shown.facts["after"]
-    return abs(value - after) < abs(value - before)
+    to_before = abs(value - shown.facts["before"])
+    return abs(value - shown.facts["after"]) < to_before
 
 
 def part_fell(shown: Shown) -> bool | None:
@@ -241,7 +242,8 @@ def occurrences(phrase: str, text: str) -> int:
         end = "" if phrase.endswith("*") else r"(?!\w)"
         pattern = rf"(?<!\w){re.escape(wanted)}{end}"
         found = len(re.findall(pattern, words_of(text)))
-        return found or words_of(text).replace(" ", "").count(wanted.replace(" ", ""))
+        joined = words_of(text).replace(" ", "")
+        return found or joined.count(wanted.replace(" ", ""))
     signs = "".join(phrase.split())
     return "".join(text.split()).count(signs)
 
@@ -266,7 +268,8 @@ def carries_text(shown: Shown) -> bool:
 def loops_so(shown: Shown) -> bool:
     """What the title quotes comes again and again."""
     quoted = shown.facts["text"]
-    return "".join(shown.text.split()).count("".join(quoted.split())) >= 4
+    without_blanks = "".join(quoted.split())
+    return "".join(shown.text.split()).count(without_blanks) >= 4
 
 
 def scripts_of(word: str) -> set[str]:
@@ -285,10 +288,10 @@ def is_garbled(shown: Shown) -> bool:
         return True
     # Letters of one writing system have several names: they count as one.
     together = {"HIRAGANA": "CJK", "KATAKANA": "CJK", "KATAKANA-HIRAGANA": "CJK"}
-    mixed = any(
-        len({together.get(name, name) for name in scripts_of(word)}) >= 3
-        for word in re.findall(r"\w+", text)
-    )
+    mixed = False
+    for word in re.findall(r"\w+", text):
+        scripts = {together.get(name, name) for name in scripts_of(word)}
+        mixed = mixed or len(scripts) >= 3
     odd = [letter for letter in text if unicodedata.category(letter) == "Cn"]
     return mixed or any(not "\U0001f000" <= letter <= "\U0001ffff" for letter in odd)
 
@@ -306,14 +309,16 @@ def other_script(shown: Shown) -> bool:
 def copies(shown: Shown) -> int:
     """How many responses to its prompt in its step are equal to it."""
     keys = ["prompt_id", "response_hash"]
-    return int((shown.of_step[keys] == shown.row[keys]).all(axis=1).sum())
+    is_equal = (shown.of_step[keys] == shown.row[keys]).all(axis=1)
+    return int(is_equal.sum())
 
 
 def is_right(shown: Shown) -> bool:
     """The answer is the label, as far as a search in the text tells."""
     label = (shown.rollout.ground_truth or "").split("####")[-1].strip()
     plain = re.sub(r"[\s,$]", "", shown.rollout.response).lower()
-    return re.sub(r"[\s,$]", "", label).lower() in plain or shown.row["label_hit"] == 1
+    is_held = re.sub(r"[\s,$]", "", label).lower() in plain
+    return is_held or shown.row["label_hit"] == 1
 
 
 def is_lowest(shown: Shown) -> bool:
@@ -370,7 +375,9 @@ def named(text: str) -> set[str]:
     """The words of a text; of Chinese, the pairs of characters."""
     joined = re.sub(r"(?<=[^\x00-\x7f])\s+(?=[^\x00-\x7f])", "", text.lower())
     runs = re.findall(r"[^\W\x00-\x7f]+", joined)
-    pairs = {run[i : i + 2] for run in runs for i in range(len(run) - 1)}
+    pairs: set[str] = set()
+    for run in runs:
+        pairs.update(map("".join, pairwise(run)))
     return pairs | set(re.findall(r"[a-z0-9]+", joined))
 
 
@@ -380,12 +387,10 @@ def answers_another(shown: Shown) -> bool:
         prompt: named(shown.prompts[prompt])
         for prompt in shown.of_step["prompt_id"].unique()
     }
-    times = Counter(word for of_prompt in words.values() for word in of_prompt)
-    response = named(shown.text)
-    shared = {
-        prompt: len([word for word in of_prompt & response if times[word] == 1])
-        for prompt, of_prompt in words.items()
-    }
+    times = Counter(chain.from_iterable(words.values()))
+    only_once = {word for word, count in times.items() if count == 1}
+    telling = named(shown.text) & only_once
+    shared = {prompt: len(own & telling) for prompt, own in words.items()}
     own = shared.pop(shown.row["prompt_id"])
     return max(shared.values()) > own
 
@@ -398,7 +403,8 @@ def unlike_the_others(shown: Shown) -> bool:
         "nan": "nan_values",
         "failed": "ending",
     }
-    value, others = shown.facts["value"], shown.facts["others"]
+    value = shown.facts["value"]
+    others = shown.facts["others"]
     own = (
         np.log(shown.row["mismatch_ratio"])
         if shown.facts["kind"] == "mismatch"
@@ -465,20 +471,104 @@ def slope_of(shown: Shown) -> bool:
     return slope > 1.1 if shown.facts["slope"] > 1 else slope < 0.9
 
 
-def of_column(name: str, least: float = 0) -> Claim:
-    return lambda shown: bool(shown.row[name] > least)
+def never_right(shown: Shown) -> bool:
+    return not (shown.of_group["correct"] == 1).any()
 
 
-def turn_with(shows: Callable[[Any], bool]) -> Claim:
-    """Some turn of the conversation is so; not known without turns."""
-
-    def claim(shown: Shown) -> bool | None:
-        turns = shown.rollout.conversation
-        return any(map(shows, turns)) if turns else None
-
-    return claim
+def neither_best_nor_lowest(shown: Shown) -> bool:
+    return not is_best(shown) and not is_lowest(shown)
 
 
+def negative_kl(shown: Shown) -> bool:
+    kl, _ = kl_of(shown)
+    return kl < 0
+
+
+def far_advantage(shown: Shown) -> bool:
+    logged = "advantage_logged_mean"
+    usual = shown.responses[logged].abs().median()
+    return bool(abs(shown.row[logged]) > 100 * usual)
+
+
+def of_uneven_group(shown: Shown) -> bool:
+    is_of_group = shown.responses["group"] == shown.row["group"]
+    return bool(is_of_group.sum() != shown.facts["size"])
+
+
+def tiny(shown: Shown) -> bool:
+    return bool(shown.row["response_tokens"] < shown.bound("tokens"))
+
+
+def constant(shown: Shown) -> bool:
+    distance = abs(shown.reward - shown.facts["level"])
+    return bool(distance < 0.1 * shown.responses["reward"].std())
+
+
+def stale(shown: Shown) -> bool:
+    return bool(shown.row["lag"] > shown.bound("lag"))
+
+
+def as_long_as_all(shown: Shown) -> bool:
+    return len(shown.rollout.response) >= 0.99 * shown.facts["most"]
+
+
+def right_and_unpaid(shown: Shown) -> bool:
+    return is_right(shown) and is_lowest(shown)
+
+
+def wrong_and_paid(shown: Shown) -> bool:
+    return shown.row["label_hit"] == 0 and is_best(shown)
+
+
+def unlike_its_label(shown: Shown) -> bool:
+    if shown.row["label_hit"] == 0:
+        return is_best(shown)
+    return is_lowest(shown)
+
+
+def graded_otherwise(shown: Shown) -> bool:
+    is_equal = shown.of_group["response_hash"] == shown.row["response_hash"]
+    return bool(shown.of_group["reward"][is_equal].nunique() > 1)
+
+
+def copied(shown: Shown) -> bool:
+    return copies(shown) > 1
+
+
+def improbable_copy(shown: Shown) -> bool:
+    logp = -surprisal_of(shown) * shown.row["logp_tokens"]
+    return bool(logp < shown.limit("logp")) and copied(shown)
+
+
+def has_nan(shown: Shown) -> bool:
+    return bool(shown.row["nan_values"] > 0) or not np.isfinite(shown.reward)
+
+
+def empty_answer(shown: Shown) -> bool | None:
+    turns = shown.rollout.conversation
+    answers = [turn for turn in turns if turn.role == "tool" and not turn.error]
+    return any(not turn.text.strip() for turn in answers) if turns else None
+
+
+def calls_less(shown: Shown) -> bool:
+    most = shown.bound("ratio") * shown.facts["start"]
+    return bool(shown.row["tool_calls"] < most)
+
+
+def same_logps(shown: Shown) -> bool:
+    largest = np.abs(shown.tokens("log_ratio")).max(initial=0)
+    return bool(max(largest, shown.row["log_ratio_most"]) < 1e-5)
+
+
+def improbable_end(shown: Shown) -> bool:
+    return bool(shown.row["end_logp"] < shown.limit("logp"))
+
+
+def other_tokens(shown: Shown) -> bool:
+    return bool(shown.row["tokens_fit"] == 0)
+
+
+# Id of a check -> what its findings claim of one response
 CLAIMS: dict[str, Claim] = {
     "reward_collapse": fell,
     "environment_fall": earns_the_end,
@@ -489,22 +579,10 @@ CLAIMS: dict[str, Claim] = {
     "reward_part_dominance": part_dominates,
     "zero_variance_groups": equal_group,
     "group_std_fall": small_std,
-    "sharpening": lambda shown: not (shown.of_group["correct"] == 1).any(),
-    "dropped_groups": of_column("dropped"),
-    "missing_grades": of_column("missing_grade"),
-    "best_reward_gone": lambda shown: not is_best(shown) and not is_lowest(shown),
     "kl_explosion": above_kl,
     "reference_is_other": above_kl,
-    "negative_kl": lambda shown: bool(kl_of(shown)[0] < 0),
     "advantage_mismatch": advantage,
     "answers_other_prompt": answers_another,
-    "advantage_outlier": lambda shown: bool(
-        abs(shown.row["advantage_logged_mean"])
-        > 100 * shown.responses["advantage_logged_mean"].abs().median()
-    ),
-    "uneven_groups": lambda shown: (
-        (shown.responses["group"] == shown.row["group"]).sum() != shown.facts["size"]
-    ),
     "rank_differs": unlike_the_others,
     "reward_not_trained": not_trained,
     "off_policy_weights": far_from_one,
@@ -512,22 +590,12 @@ CLAIMS: dict[str, Claim] = {
     "value_divergence": errs,
     "rewards_shifted": neighbour_hits,
     "temperature": slope_of,
-    "tiny_responses": lambda shown: bool(
-        shown.row["response_tokens"] < shown.bound("tokens")
-    ),
-    "constant_reward": lambda shown: bool(
-        abs(shown.reward - shown.facts["level"]) < 0.1 * shown.responses["reward"].std()
-    ),
     "entropy_collapse": certain,
     "entropy_explosion": random_text,
     "ratio_drift": large_update,
-    "stale_rollouts": lambda shown: bool(shown.row["lag"] > shown.bound("lag")),
     "length_hacking": long_and_paid,
     "length_collapse": short,
     "missing_eos": cut_off,
-    "cut_texts": lambda shown: (
-        len(shown.rollout.response) >= 0.99 * shown.facts["most"]
-    ),
     "unclosed_thinking": thinks_on,
     "loops": loops_so,
     "reward_hacking_token": carries_text,
@@ -535,48 +603,48 @@ CLAIMS: dict[str, Claim] = {
     "diversity_collapse": twin,
     "language_drift": other_script,
     "garbled": is_garbled,
-    "right_answers_unpaid": lambda shown: is_right(shown) and is_lowest(shown),
-    "format_rewarded": lambda shown: is_right(shown) and is_lowest(shown),
-    "label_lost": lambda shown: shown.row["label_hit"] == 0 and is_best(shown),
-    "label_reward_mismatch": lambda shown: (
-        is_best(shown) if shown.row["label_hit"] == 0 else is_lowest(shown)
-    ),
-    "grader_inconsistent": lambda shown: (
-        np.ptp(
-            shown.of_group.loc[
-                shown.of_group["response_hash"] == shown.row["response_hash"], "reward"
-            ]
-        )
-        > 0
-    ),
-    "copied_responses": lambda shown: copies(shown) > 1,
-    "nan_metrics": lambda shown: (
-        bool(shown.row["nan_values"] > 0) or not np.isfinite(shown.reward)
-    ),
-    "tool_errors": of_column("tool_errors"),
-    "unparsed_calls": of_column("unparsed_calls"),
-    "late_calls": of_column("late_calls"),
-    "markup_turns": of_column("markup_turns"),
-    "empty_results": turn_with(
-        lambda turn: turn.role == "tool" and not (turn.text.strip() or turn.error)
-    ),
-    "void_turns": of_column("void_turns"),
-    "turn_limit": of_column("at_turn_limit"),
-    "tool_disuse": lambda shown: bool(
-        shown.row["tool_calls"] < shown.bound("ratio") * shown.facts["start"]
-    ),
-    "reference_is_policy": lambda shown: bool(
-        np.abs(shown.tokens("log_ratio")).max(initial=0) < 1e-5
-        and shown.row["log_ratio_most"] < 1e-5
-    ),
-    "mask_covers_environment": of_column("env_trained_tokens"),
-    "eos_not_sampled": lambda shown: bool(shown.row["end_logp"] < shown.limit("logp")),
-    "tokens_are_not_text": lambda shown: bool(shown.row["tokens_fit"] == 0),
-    "improbable_duplicates": lambda shown: bool(
-        -surprisal_of(shown) * shown.row["logp_tokens"] < shown.limit("logp")
-        and copies(shown) > 1
-    ),
+    "sharpening": never_right,
+    "best_reward_gone": neither_best_nor_lowest,
+    "negative_kl": negative_kl,
+    "advantage_outlier": far_advantage,
+    "uneven_groups": of_uneven_group,
+    "tiny_responses": tiny,
+    "constant_reward": constant,
+    "stale_rollouts": stale,
+    "cut_texts": as_long_as_all,
+    "right_answers_unpaid": right_and_unpaid,
+    "format_rewarded": right_and_unpaid,
+    "label_lost": wrong_and_paid,
+    "label_reward_mismatch": unlike_its_label,
+    "grader_inconsistent": graded_otherwise,
+    "copied_responses": copied,
+    "improbable_duplicates": improbable_copy,
+    "nan_metrics": has_nan,
+    "empty_results": empty_answer,
+    "tool_disuse": calls_less,
+    "reference_is_policy": same_logps,
+    "eos_not_sampled": improbable_end,
+    "tokens_are_not_text": other_tokens,
 }
+# Id of a check -> the column that is above 0
+POSITIVE = {
+    "dropped_groups": "dropped",
+    "missing_grades": "missing_grade",
+    "tool_errors": "tool_errors",
+    "unparsed_calls": "unparsed_calls",
+    "late_calls": "late_calls",
+    "markup_turns": "markup_turns",
+    "void_turns": "void_turns",
+    "turn_limit": "at_turn_limit",
+    "mask_covers_environment": "env_trained_tokens",
+}
+
+
+def claim_of(check: str) -> Claim | None:
+    """What findings of a check claim of one response, None if they claim nothing."""
+    if check in POSITIVE:
+        return lambda shown: bool(shown.row[POSITIVE[check]] > 0)
+    return CLAIMS.get(check)
 
 
 def contains_place(shown: Shown) -> bool | None:
@@ -678,7 +746,7 @@ class Judgement:
 
     def outcome(self, finding: Finding) -> Outcome:
         outcome = Outcome(finding.id, unseen=finding.unseen)
-        claim = CLAIMS.get(finding.id)
+        claim = claim_of(finding.id)
         wrong: list[str] = []
         for example in finding.evidence:
             shown = self.shown(finding, example)
@@ -686,7 +754,7 @@ class Judgement:
             fulfils = None if claim is None else claim(shown)
             outcome.number += 1
             outcome.fulfil += bool(fulfils)
-            outcome.unknown += fulfils is None
+            outcome.unknown += int(fulfils is None)
             if fulfils is not None and not fulfils:
                 wrong.append(f"{place} does not fulfil it: {example.excerpt!r}")
             if not is_in_steps(finding, example):
@@ -745,7 +813,7 @@ def main(folders: list[str]) -> None:
                 counter["fulfil"] += one.fulfil
                 counter["unknown"] += one.unknown
                 counter["wrong"] += len(one.wrong)
-                counter["unseen"] += one.unseen > 0
+                counter["unseen"] += int(one.unseen > 0)
             for line in one.wrong:
                 print(f"{folder} {one.id}: {line}")
     for name, counts in by_id.items():

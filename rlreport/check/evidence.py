@@ -175,16 +175,14 @@ def _is_in_steps(
     ``step`` on should show the problem. Those between are neither.
     """
     step = run.responses["step"].to_numpy(np.int64)
-    is_inside = np.ones(len(step), bool)
-    if steps is not None:
-        is_inside &= np.isin(step, list(steps))
-    if onset is not None:
-        is_inside &= step >= onset.step
+    first = run.steps[0] if onset is None else onset.step
     if ranking.in_last_window or (onset is None and steps is None):
-        is_inside &= step >= run.last.steps[0]
-    if until is not None:
-        is_inside &= step <= until
-    return is_inside
+        first = max(first, run.last.steps[0])
+    last = run.steps[-1] if until is None else until
+    is_inside = (step >= first) & (step <= last)
+    if steps is None:
+        return np.asarray(is_inside)
+    return np.asarray(is_inside & np.isin(step, list(steps)))
 
 
 def _earlier(run: Run, ranking: Ranking, end: float) -> dict[int, int]:
@@ -256,18 +254,12 @@ def _pair(run: Run, early: Bools, late: Bools, counts: Floats | None) -> Example
     after = mean(reward[late])
     if not after > before:
         return None
-    is_low = reward <= before
-    is_high = reward >= after
-    if counts is not None:
-        is_low &= counts == 0
-        is_high &= counts > 0
-    elif progress.gained_format(run):
-        is_right = run.column("label_hit") == 1
-        is_low &= is_right
-        is_high &= is_right
+    lacks, has = _with_and_without(run, counts)
+    is_low = early & lacks & (reward <= before)
+    is_high = late & has & (reward >= after)
     size = ALIKE * (after - before)
-    of_low = _typical(run, early & is_low, np.abs(reward - before) // size, early)
-    of_high = _typical(run, late & is_high, np.abs(reward - after) // size, late)
+    of_low = _typical(run, is_low, np.abs(reward - before) // size, early)
+    of_high = _typical(run, is_high, np.abs(reward - after) // size, late)
     shared = of_low.keys() & of_high.keys()
     if not shared:
         return None
@@ -283,6 +275,17 @@ def _pair(run: Run, early: Bools, late: Bools, counts: Floats | None) -> Example
     at_end = run.has("label_hit") or progress.verifiable(run)
     ranking = Ranking(by, is_high, unit="reward", at_end=at_end)
     return _with_earlier(run, ranking, of_high[prompt].row, of_low[prompt].row)
+
+
+def _with_and_without(run: Run, counts: Floats | None) -> tuple[Bools, Bools]:
+    """Return which responses can be the early one and the late one of a pair, (rows,) each."""
+    if counts is not None:
+        return np.asarray(counts == 0), np.asarray(counts > 0)
+    if progress.gained_format(run):
+        is_right = run.column("label_hit") == 1
+        return is_right, is_right
+    everything = np.ones(len(run.responses), bool)
+    return everything, everything
 
 
 class _Typical(NamedTuple):

@@ -159,7 +159,8 @@ def _place_of_interest(text: str, rollout: Rollout, example: Example) -> int:
         found = _pattern(example.look_for).search(text)
         if found:
             # A long text is shown from its start, a short one in the middle.
-            return min((found.start() + found.end()) // 2, found.start() + EXCERPT // 2)
+            half = min(len(found.group()), EXCERPT) // 2
+            return found.start() + half
     if example.token is not None and example.token < len(rollout.tokens):
         text_before = "".join(rollout.tokens[: example.token])
         return len(" ".join(text_before.split()))

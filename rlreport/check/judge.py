@@ -51,7 +51,7 @@ def with_excerpts(
         rollouts: where the texts are read from.
     """
     findings = [*judged.findings, *(muted.finding for muted in judged.muted)]
-    examples = [example for finding in findings for example in finding.evidence]
+    examples = chain.from_iterable(finding.evidence for finding in findings)
     excerpts = Excerpts(examples, responses, rollouts)
 
     def with_texts_of_examples(finding: Finding) -> Finding:

@@ -324,7 +324,8 @@ def off_policy_weights(check: Check, run: Run) -> Result:
         LimitedFigure(limits.chi2, ">", shown["chi2"]),
     ]
     # A weight alone has no spread: far from 1 is what the limits of their mean call so.
-    is_far = (weight < run.limits[limits].low) | (weight > run.limits[limits].high)
+    is_low = weight < run.limits[limits].low
+    is_far = is_low | (weight > run.limits[limits].high)
     ranking = Ranking(
         np.abs(run.column("log_weight")), where_known(weight, is_far), unit="nats"
     )
