@@ -264,7 +264,7 @@ def test_a_lead_that_no_logged_response_shows_says_so() -> None:
     )
     assert (
         page.render(view=view).count(
-            "Not visible in the 8 responses read from its steps."
+            "Not visible in the 8 logged responses of these steps."
         )
         == 1
     )

@@ -267,6 +267,14 @@ def test_no_progress_has_no_pair() -> None:
     assert progress_pair(Run(tables(prompt_id=INDEX))) is None
 
 
+def shown_values(values: Any, pair: Example) -> list[float]:
+    """Return the values of the early and of the late response of a pair."""
+    assert pair.before is not None
+    by_step = values.reshape(STEPS, -1)
+    early = by_step[pair.before.step, pair.before.n]
+    return [early, by_step[pair.step, pair.n]]
+
+
 def test_progress_by_the_format_is_shown_by_two_right_answers() -> None:
     in_format = share(0.2, 0.9)
     is_right = (INDEX % 10 > 0).astype(float)
@@ -275,8 +283,7 @@ def test_progress_by_the_format_is_shown_by_two_right_answers() -> None:
     pair = progress_pair(Run(made))
     assert pair is not None and pair.before is not None
     assert pair.at_end
-    hit = is_right.reshape(STEPS, -1)
-    assert [hit[one.step, one.n] for one in (pair, pair.before)] == [1, 1]
+    assert shown_values(is_right, pair) == [1, 1]
     assert (pair.before.value, pair.value) == (0.0, 1.0)
 
 
@@ -287,5 +294,4 @@ def test_progress_by_a_text_is_shown_by_a_response_without_and_one_with_it() -> 
     pair = progress_pair(Run(made), counts, "####")
     assert pair is not None and pair.before is not None
     assert pair.look_for == pair.before.look_for == "####"
-    held = counts.reshape(STEPS, -1)
-    assert [held[one.step, one.n] for one in (pair.before, pair)] == [0, 1]
+    assert shown_values(counts, pair) == [0, 1]
