@@ -266,10 +266,12 @@ def carries_text(shown: Shown) -> bool:
 
 
 def loops_so(shown: Shown) -> bool:
-    """What the title quotes comes again and again."""
-    quoted = shown.facts["text"]
-    without_blanks = "".join(quoted.split())
-    return "".join(shown.text.split()).count(without_blanks) >= 4
+    """What the title quotes comes three times or more, always at the same distance."""
+    quoted = "".join(shown.facts["text"].split())
+    text = "".join(shown.text.split())
+    starts = [found.start() for found in re.finditer(re.escape(quoted), text)]
+    distances = np.diff(starts)
+    return bool((np.diff(distances) == 0).any())
 
 
 def scripts_of(word: str) -> set[str]:
