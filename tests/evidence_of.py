@@ -133,6 +133,17 @@ def part_fell(shown: Shown) -> bool | None:
     return value < between(shown.facts["start"], shown.facts["end"])
 
 
+def part_rose(shown: Shown) -> bool | None:
+    """The part is above most of those of the first steps."""
+    name = shown.facts["parts"][0]
+    if name not in shown.extras:
+        return None
+    part = shown.extras[name].astype(float)
+    steps = shown.responses["step"]
+    first = part[steps <= steps.quantile(0.1)]
+    return bool(part[shown.row.name] > first.median())
+
+
 def part_dominates(shown: Shown) -> bool:
     of_step = shown.of_step
     part = shown.extras[shown.facts["part"]].astype(float)
@@ -578,6 +589,7 @@ CLAIMS: dict[str, Claim] = {
     "reward_stalled": no_gain,
     "reward_shift": jumped,
     "part_falls": part_fell,
+    "unearned_gain": part_rose,
     "reward_part_dominance": part_dominates,
     "zero_variance_groups": equal_group,
     "group_std_fall": small_std,

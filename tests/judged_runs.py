@@ -299,6 +299,8 @@ NOT_IN_NULL_RUNS = (
     "right_answers_unpaid",
     "label_reward_mismatch",
     "part_falls",
+    "unearned_gain",
+    "part_stays_zero",
     "format_rewarded",
     "clip_share_contradicts",
     "sources_disagree",

@@ -14,6 +14,7 @@ from tests.law_families import REFERENCE, Case
 from tests.law_families_advantages import CASES as OF_ADVANTAGES
 from tests.law_families_labels import CASES as OF_LABELS
 from tests.law_families_metrics import CASES as OF_METRICS
+from tests.law_families_parts import CASES as OF_PARTS
 from tests.law_families_texts import CASES as OF_TEXTS
 from tests.law_families_tokens import CASES as OF_TOKENS
 
@@ -22,6 +23,7 @@ CASES = (
     *OF_ADVANTAGES,
     *(Case(*row) for row in OF_LABELS),
     *OF_METRICS,
+    *OF_PARTS,
     *OF_TEXTS,
     *OF_TOKENS,
 )

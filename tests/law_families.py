@@ -53,6 +53,7 @@ class Shape:
         prompt_texts: list[str] | None = None,
         texts: list[list[str]] | None = None,
         extra: dict[str, Any] | None = None,
+        reward_parts: tuple[str, ...] = (),
         **columns: Any,
     ) -> Tables:
         """Return the tables of a log with these columns of responses, texts and extra fields."""
@@ -60,6 +61,8 @@ class Shape:
             name: np.broadcast_to(values, self.rows) for name, values in columns.items()
         }
         more: dict[str, Any] = {}
+        if reward_parts:
+            more["reward_parts"] = list(reward_parts)
         if extra is not None:
             more["extras"] = pd.DataFrame(extra)
         return make_tables(

@@ -45,12 +45,11 @@ def test_pages_read_without_scripts(browser, hacking, kind):
         if kind in ("index.html", "steps/59.html"):
             assert tab.locator("figure.chart .plot > svg").count() > 2
         if kind == "index.html":
-            # The chart of the verdict is seen without scrolling, and the rest is folded.
-            lead = tab.locator(
-                ".verdict + section figure.chart, .verdict ~ section figure.chart"
-            )
-            box = box_of(lead.first)
+            # What moved is seen without scrolling, then comes the chart of the verdict, and the
+            # rest is folded.
+            box = box_of(tab.locator(".verdict + section.moved"))
             assert box["y"] + box["height"] < 900
+            lead = tab.locator(".verdict ~ section figure.chart")
             assert lead.first.locator(".shaded").count() == 1
             assert tab.locator('figure[data-chart="reward"]').count() == 1
             assert 3 < tab.locator("figure.chart:visible").count() <= 8
@@ -93,6 +92,7 @@ def test_live_charts_follow_the_theme_and_a_click_opens_the_step(browser, hackin
         )
         page.goto((hacking / "index.html").as_uri())
         page.wait_for_selector(live("reward"))
+        page.locator(f"{live('reward')} .plot").scroll_into_view_if_needed()
         box = box_of(page.locator(f"{live('reward')} .plot"))
         x = box["x"] + box["width"] * 0.5
         y = box["y"] + 100

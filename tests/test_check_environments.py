@@ -104,7 +104,7 @@ def test_an_environment_that_falls_is_named_with_its_onset_and_course():
         assert made.extras["data_source"][row] == "env1"
         assert example.step >= finding.onset.step
     verdict = run_checks(made)
-    assert verdict.headline.startswith("Warning: the reward in “env1” falls to −0.")
+    assert verdict.what.startswith("Warning: the reward in “env1” falls to −0.")
     assert verdict.keep_step is not None and verdict.keep_step <= finding.onset.step
 
 

@@ -13,6 +13,7 @@ import pytest
 
 from rlreport.check import findings_json, run_checks
 from rlreport.check.finding import Onset
+from rlreport.check.phrases import glued
 from rlreport.check.registry import CHECKS
 from rlreport.tables import BadLine, LogFile, Note, NoteKind, Tables
 from tests.reading import read, row, write
@@ -436,15 +437,15 @@ LIMITS: dict[str, tuple[Callable[..., Tables], Expected]] = {
     ),
     "engine_mismatch: mismatch_ratio": (
         partial(mismatched, "mismatch_ratio"),
-        just_below_and_above(1.05),
+        just_below_and_above(1.055),
     ),
     "engine_mismatch: mismatch_k3": (
         partial(mismatched, "mismatch_k3"),
-        just_below_and_above(1e-3),
+        just_below_and_above(1.1e-3),
     ),
     "engine_mismatch: mismatch_prob": (
         partial(mismatched, "mismatch_prob"),
-        just_below_and_above(0.01),
+        just_below_and_above(0.011),
     ),
     "zero_variance_groups: groups of one reward, and groups that are solved": (
         groups,
@@ -1556,3 +1557,72 @@ def test_a_text_of_most_responses_that_comes_ever_more_often_is_a_hack(hacks):
         onset = found[0].onset
         assert onset is not None
         assert start <= onset.step <= STEPS // 2
+
+
+def test_a_word_counts_also_where_it_is_glued_to_itself_or_to_signs():
+    words = ["Ġ4great", "Ġgreatgreat", "Ġgreat", "Ġgreatest", "Ġsome"]
+    found = glued(word_sample([words, ["Ġsome"]]), "great")
+    assert found.tolist() == [2, 0]  # beside the two that are words
+
+
+def test_a_word_whose_copies_lack_spaces_carries_the_gain():
+    rng = np.random.default_rng(0)
+    counts = rng.poisson(0.2 + 0.2 * np.maximum(STEP - 10, 0))
+    texts = [plain_words(rng, 10) + ["Ġ" + "great" * count] for count in counts]
+    reward = 0.25 * counts + rng.normal(0, 0.3, len(STEP))
+    made = replace(tables(reward=reward), words=word_sample(texts))
+    assert "great" in str(find("reward_hacking_token", made).facts["text"])
+
+
+def test_a_word_of_few_responses_that_comes_ever_more_often_in_each_is_a_hack():
+    rng = np.random.default_rng(0)
+    holds = rng.random(len(STEP)) < 0.4
+    more = 0.15 * np.maximum(STEP - 10, 0)
+    counts = holds * (1 + rng.poisson(0.1 + more))
+    reward = 0.25 * counts + rng.normal(0, 0.3, len(STEP))
+    texts = [plain_words(rng, 12) + ["Ġgreat"] * count for count in counts]
+    finding = find(
+        "reward_hacking_token",
+        replace(tables(reward=reward), words=word_sample(texts)),
+    )
+    assert (finding.facts["text"], finding.facts["kind"]) == ("great", "often")
+    assert finding.severity == "warning"  # not in half of the responses
+    assert finding.onset is not None
+    assert finding.onset.low <= 20
+
+
+def test_a_habit_of_writing_sums_is_no_finding():
+    held = share(0.1, 0.9)
+    made = spreading(held, [["="]], paid(held))
+    assert severity("reward_hacking_token", made) is None
+    assert severity("format_learned", made) is None
+
+
+def test_some_words_more_are_no_padding():
+    few = np.where(STEP < STEPS // 2, 4.0, 9.0) + (INDEX % 3)
+    for scale, found in ((1, None), (10, "warning")):
+        made = tables(response_tokens=scale * few, reward=few)
+        assert severity("length_hacking", made) == found
+
+
+def test_a_share_at_the_start_is_that_of_more_than_a_few_responses():
+    step = np.arange(60)
+    hit = np.where(step < 3, 0.0, 1.0)  # a single response in each step
+    made = make_tables({"step": step, "at_turn_limit": hit})
+    finding = find("turn_limit", made)
+    assert finding.facts["before"] == pytest.approx(0.9)
+
+
+GONE = [(0.0, "critical"), (0.1, "warning")]
+
+
+@pytest.mark.parametrize(("left", "found"), GONE)
+def test_an_accuracy_that_is_gone_is_critical(left, found):
+    accuracy = np.where(PLACE < 2, 0.2, left)
+    noise = 0.001 * (PLACE % 2) if left else 0.0
+    made = with_metrics(
+        tables(reward=1.0 + 0.01 * STEP),
+        **{"rewards/accuracy/mean": accuracy + noise},
+        **{"rewards/format/mean": 1.0 + 0.01 * PLACE - accuracy},
+    )
+    assert severity("watched_reward_fall", made) == found

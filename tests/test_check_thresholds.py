@@ -13,9 +13,9 @@ from rlreport.check.judges.kl import KlExplosion
 from rlreport.check.judges.length import MissingEos
 from rlreport.check.limits import Limits
 from rlreport.check.registry import CHECKS, LIMITS
+from rlreport.check.subjects import CHART_OF_ROLE
 from rlreport.check.windows import Trend
 from rlreport.draw.catalogue import OVERVIEW, CurveChart
-from rlreport.draw.run_charts import CHART_OF_ROLE
 from rlreport.errors import UsageError
 from tests.tables_builder import tables
 from tools.docs import checks_page

@@ -8,7 +8,7 @@ import pytest
 from benchmarks.lab.curves import CASES
 from rlreport.check import run_checks
 from rlreport.check.registry import CHECKS
-from rlreport.cli.terminal import verdict_lines
+from rlreport.cli.terminal import short_verdict_lines, verdict_lines
 from tests import pseudo
 from tests.judged_runs import FAULTY, HEALTHY, NOT_IN_NULL_RUNS, null_run
 from tests.running import in_ci
@@ -43,7 +43,8 @@ def test_the_cause_leads_and_its_onset_is_right(name, seed, tmp_path, monkeypatc
     texts = [spoken.of(message) for message in messages]
     assert pseudo.untranslated(texts, {"post"}) == []
     assert pseudo.glued(texts) == []
-    assert all("⟦" in spoken.of(line) for line in verdict_lines(verdict))
+    for lines in (verdict_lines, short_verdict_lines):
+        assert all("⟦" in line for line in lines(verdict, spoken))
 
 
 @pytest.mark.ci

@@ -119,7 +119,8 @@ def test_a_run_that_does_not_learn_is_unclear_and_nothing_leads() -> None:
         ("reward_stalled", "info", "note")
     ]
     assert (verdict.level, verdict.lead, verdict.keep_step) == ("unclear", None, None)
-    assert verdict.sentence == "Unclear: the reward stays at about 0."
+    assert verdict.what == "Unclear: the reward stays at about 0."
+    assert verdict.next.endswith("better than the start: nothing was gained.")
     assert not verdict.reaches("warning")
 
 
@@ -130,10 +131,12 @@ def test_notes_leave_a_run_healthy() -> None:
         [f.severity for f in verdict.findings] == ["info"] * len(verdict.findings) != []
     )
     assert (verdict.level, verdict.lead) == ("healthy", None)
-    rose = (
-        "Healthy as far as rewards and texts show: the reward rose from 0.025 to 0.95."
+    assert verdict.what == (
+        "Healthy as far as rewards and texts show: the reward rose from 0.025 (steps 0–2) to 0.95 "
+        "(steps 37–39)."
     )
-    assert verdict.sentence == f"{rose} Keep the last checkpoint."
+    assert verdict.course_sentence == "The reward still rises at the end."
+    assert verdict.next == "Keep the last checkpoint."
     with_kl = run_checks(tables(reward=rising, kl_k1=1.0))
     assert with_kl.sentence.startswith("Healthy: "), "limited by nothing"
 
@@ -486,7 +489,7 @@ def test_what_is_not_logged_is_said_with_what_it_would_have_shown() -> None:
     )
 
 
-def test_the_bold_sentence_has_at_most_25_words() -> None:
+def test_the_first_line_has_at_most_25_words() -> None:
     noise = np.random.default_rng(1).normal(size=len(STEP))
     # The last step is cut: the checkpoint to keep is another one, which takes fewer words.
     kept = slice(-60)
@@ -495,8 +498,9 @@ def test_the_bold_sentence_has_at_most_25_words() -> None:
     assert [f.facts["faults"] for f in verdict.findings if f.id == "broken_log"] == [
         ("last",)
     ]
-    text = (
-        "Healthy as far as rewards and texts show: the reward rose from −0.097 to 0.16."
+    assert verdict.what == (
+        "Healthy as far as rewards and texts show: the reward rose from −0.097 (steps 0–2) to 0.16 "
+        "(steps 37–39)."
     )
-    assert verdict.headline == f"{text} Keep step 38 or the checkpoint before it."
-    assert len(verdict.headline.split()) <= MAX_WORDS
+    assert len(verdict.what.split()) <= MAX_WORDS
+    assert verdict.next == "Keep step 38 or the checkpoint before it."

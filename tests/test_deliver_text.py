@@ -179,7 +179,7 @@ def test_a_smaller_limit_leaves_out_responses_first_and_then_steps(tmp_path):
     assert stated
     least = int(stated[1].replace(",", ""))
     smallest, with_steps, with_responses = (
-        within(least + more) for more in (0, 1_000, 2_000)
+        within(least + more) for more in (0, 1_000, 1_600)
     )
     assert "answer" not in smallest and "### Steps" not in smallest
     assert "answer" not in with_steps and "12 of 30 steps, evenly chosen" in with_steps
@@ -441,11 +441,17 @@ def test_the_first_lines_of_a_plain_mail_have_every_critical_finding(exploded):
         )
         body = mail.get_body(("plain",))
         assert body is not None
-        first_lines = "\n".join(body.get_content().split("\n")[:8])
-        assert verdict.headline in first_lines and verdict.course_text in first_lines
-        assert "highest 480 at step 70" in body.get_content()[:1_500], (
-            "the chart in words"
-        )
+        # The run, an empty line, the four lines of the verdict, and a line per finding
+        lines = body.get_content().splitlines()[: 6 + len(critical)]
+        first_lines = "\n".join(lines)
+        assert lines[2].endswith(verdict.what)
+        assert [line.split()[0] for line in lines[2:6]] == [
+            "What",
+            "Course",
+            "Evidence",
+            "Next",
+        ]
+        assert "Around step 70" in body.get_content()[:1_500], "the picture in words"
         for finding in critical:
             assert f"- Critical. {finding.title}" in first_lines
 
@@ -454,11 +460,12 @@ def test_the_chart_of_the_verdict_stands_beside_the_reward(exploded):
     folder, _ = exploded
     markdown = (folder / "run.md").read_text("utf-8")
     first_lines, _, below = markdown.partition("| ---")
-    assert re.findall(r"run_files/(\w+)\.png", first_lines) == ["metric_grad_norm"]
+    assert re.findall(r"run_files/(\w+)\.png", first_lines) == ["moved"]
     visible = below.partition("### Charts")[2].partition("<details>")[0]
-    assert re.findall(r"run_files/(\w+)\.png", visible) == ["reward"]
+    assert re.findall(r"run_files/(\w+)\.png", visible) == ["metric_grad_norm"]
     mail = (folder / "run.eml").read_bytes()
-    assert re.findall(rb"Content-ID: <(\w+)@", mail)[:2] == [
+    assert re.findall(rb"Content-ID: <(\w+)@", mail)[:3] == [
+        b"moved",
         b"metric_grad_norm",
         b"reward",
     ]
@@ -469,5 +476,8 @@ def test_a_notebook_shows_the_verdict_and_the_path(tmp_path):
     report = rlreport.build(log, tmp_path / "<b>.html", lang="zh")
     assert len(repr(report)) < 1000
     shown = report._repr_html_()
-    assert str(report.language.of(report.verdict.headline)) in shown
+    for line in (report.verdict.what, report.verdict.next):
+        assert str(report.language.of(line)) in shown
+        assert str(report.language.of(line)) in repr(report)
     assert "/&lt;b&gt;.html</code>" in shown
+    assert repr(report).splitlines()[-1] == str(tmp_path / "<b>.html")

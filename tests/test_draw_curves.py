@@ -14,10 +14,10 @@ from rlreport.draw.curves import (
     SPARKLINE_POINTS,
     ChartStyle,
     DrawnCurve,
-    Frame,
     curve_chart,
     sparkline,
 )
+from rlreport.draw.frame import Frame
 from rlreport.draw.svg import drawn
 from tests.tables_builder import (
     charts_of_run,

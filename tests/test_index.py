@@ -189,7 +189,7 @@ def run_folder(
     *,
     run="",
     settings=None,
-    sentence="",
+    what="",
     rewards=(0.1, 0.5),
     level="healthy",
 ):
@@ -209,7 +209,7 @@ def run_folder(
     about["verdict"] = {
         "level": level,
         "lead": None,
-        "sentence": sentence,
+        "what": what,
         "course": [course],
     }
     about["card"] = {"entries": settings or {}}
@@ -328,24 +328,24 @@ def test_forty_settings_have_a_column_and_how_many_have_none_is_told(tmp_path):
         assert ("40 of 41 settings that differ have a column." in page) == (count == 41)
 
 
-def test_what_happened_is_the_sentence_of_the_verdict_without_its_level(tmp_path):
+def test_what_happened_is_that_of_the_verdict_without_its_level(tmp_path):
     long = "qwen2.5-7b_" * 20 + "end"
     sentences = {
         "a": (
             "healthy",
-            "Healthy as far as rewards show: the reward rose from 0 to 1. Keep it.",
+            "Healthy as far as rewards show: the reward rose from 0 to 1.",
         ),
         "b": ("critical", "Broken: reward hacking: length rises. The reward fell."),
         "c": ("healthy", "Healthy. The reward rose: twice."),
         "d": ("unclear", ""),
     }
     for place, (level, sentence) in sentences.items():
-        run_folder(tmp_path, place, run=long + place, level=level, sentence=sentence)
+        run_folder(tmp_path, place, run=long + place, level=level, what=sentence)
     page = index_page(tmp_path)
     rows = rows_of(page, "runs")
     assert "Groups of runs" not in page and "group" not in rows[0]
     assert [row["sentence"] for row in rows] == [
-        "The reward rose from 0 to 1. Keep it.",
+        "The reward rose from 0 to 1.",
         "Reward hacking: length rises. The reward fell.",
         "The reward rose: twice.",
         "",
@@ -442,7 +442,7 @@ def test_groups_are_sorted_by_their_mean_and_no_name_is_cut(browser, tmp_path):
                 place,
                 run=long + place,
                 rewards=(0, reward + seed / 10),
-                sentence=f"Healthy. {'Words and more. ' * 20}",
+                what=f"Healthy. {'Words and more. ' * 20}",
                 settings={f"k{i}": name for i in range(10)},
             )
     index_page(tmp_path)

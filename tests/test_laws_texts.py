@@ -108,6 +108,32 @@ def test_the_replica_that_differs_is_named_with_both_figures() -> None:
     assert finding.facts["kind"] == "length"
 
 
+@pytest.mark.parametrize("weaker", [True, False], ids=["weaker", "as good"])
+def test_a_rank_whose_responses_earn_less_on_the_same_prompts_is_named(
+    weaker: bool,
+) -> None:
+    random = np.random.default_rng(0)
+    rank = np.arange(SHAPE.rows) % 4
+    chance = np.where(weaker & (rank == 2), 0.1, 0.6)
+    reward = (random.random(SHAPE.rows) < chance).astype(float)
+    made = SHAPE.log(reward=reward, extra={"rank": rank.astype(float)})
+    finding = run("rank_differs", made).finding
+    assert (finding is not None) is weaker
+    if finding is not None:
+        assert (finding.facts["source"], finding.facts["kind"]) == ("rank 2", "reward")
+        assert "earn" in title(finding)
+
+
+def test_ranks_with_prompts_of_their_own_may_differ_in_reward() -> None:
+    # The groups of a step come from other ranks, one of which has harder prompts.
+    rank = SHAPE.prompt % 4
+    random = np.random.default_rng(0)
+    chance = np.where(rank == 2, 0.1, 0.6)
+    reward = (random.random(SHAPE.rows) < chance).astype(float)
+    made = SHAPE.log(reward=reward, extra={"rank": rank.astype(float)})
+    assert run("rank_differs", made).finding is None
+
+
 def test_sources_are_told_by_a_field_or_by_names_of_files() -> None:
     tables = SHAPE.log(reward=1.0)
     assert sources_of(Run(tables)) is None

@@ -274,6 +274,36 @@ def test_responses_of_exactly_the_limit_are_cut_off(
     np.testing.assert_array_equal(table["finished"], finished)
 
 
+@pytest.mark.parametrize(
+    ("lengths", "finished"),
+    [
+        ([33, 47, 64, 64], [1, 1, 0, 0]),
+        ([20, 33, 40, 40], [1, 1, 1, 1]),  # answers of one form may have 40 tokens
+        ([20, 33, 60, 61, 62, 64], [1] * 6),  # no pile
+    ],
+)
+def test_an_end_token_at_the_limit_may_have_been_put_there(
+    tmp_path: Path, lengths: list[int], finished: list[float]
+) -> None:
+    table = responses(tmp_path, ending_at(lengths, "</s>"))
+    assert table["finished"].tolist() == finished
+
+
+def test_an_end_token_that_was_sampled_at_the_limit_counts(tmp_path: Path) -> None:
+    rows = ending_at([33, 47, 64, 64], "</s>")
+    for one in rows:
+        one["logprobs"] = [-0.1] * len(one["response_tokens"])
+    assert responses(tmp_path, rows)["finished"].tolist() == [1.0] * 4
+
+
+def test_a_mismatch_around_its_limit_is_no_disagreement() -> None:
+    noise = np.random.default_rng(0).normal(0, 6e-4, len(STEP_NUMBERS))
+    around = metrics(train__gen_kl_error=np.abs(1.05e-3 + noise))
+    assert severity("engine_mismatch", around) is None
+    above = metrics(train__gen_kl_error=np.abs(1.6e-3 + noise))
+    assert severity("engine_mismatch", above) == "warning"
+
+
 def test_a_logged_reason_wins_over_the_length(tmp_path: Path) -> None:
     rows = ending_at([20, 33, 47, 64, 64], finish_reason="stop")
     assert responses(tmp_path, rows)["finished"].tolist() == [1.0] * 5

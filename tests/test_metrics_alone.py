@@ -170,10 +170,9 @@ def test_a_run_is_judged_and_shown_by_its_trainers_series(
     report: rlreport.Report,
 ) -> None:
     assert report.verdict.level == "healthy"
-    course = (
-        r"Healthy: the reward rose from 0\.2\d+ to 0\.6\d+\. Keep the last checkpoint\."
-    )
-    assert re.fullmatch(course, report.verdict.sentence)
+    rose = r"Healthy: the reward rose from 0\.2\d+ \(steps 0–2\) to 0\.6\d+ \(steps 57–59\)\."
+    assert re.fullmatch(rose, report.verdict.what)
+    assert report.verdict.next == "Keep the last checkpoint."
     overview = page(report)
     assert (
         "7 metrics of the trainer over 60 steps (0–59), from trainer_state.json."
@@ -273,7 +272,7 @@ def test_the_chart_of_the_finding_stands_first_and_is_marked(tmp_path: Path) -> 
     names = re.findall(r'data-chart="(\w+)"', overview)
     assert names[0] == "metric_kl"
     figures = overview.index('class="figures"')
-    assert overview.index('data-chart="metric_kl"') < figures
+    assert overview.index('href="#chart=metric_kl"') < figures, "the small chart"
     assert names.count("metric_kl") == 1
     assert "metric_reward" not in names, "the chart of the reward shows it"
 

@@ -53,6 +53,8 @@ _LITERALS: dict[str, tuple[tuple[int, ...], tuple[str, ...]]] = {
             "statement",
             "why",
             "suggestion",
+            "before_setting",
+            "otherwise",
             "source",
             "needs_also",
             "close",

@@ -14,6 +14,7 @@ import click
 
 from rlreport.check.check import Check
 from rlreport.check.registry import CHECKS, LIMITS
+from rlreport.check.settings import FRAMEWORKS, OTHER, SettingKey, SettingKind
 from rlreport.cli.main import main
 from rlreport.columns import (
     PROMPT_COLUMNS,
@@ -219,11 +220,60 @@ def metrics_page(page: str) -> str:
     return _replace_section(page, "rlreport/metrics/keys.csv", f"{summary}\n{keys}")
 
 
+_ADVICE_HEAD = """# Settings that advice names
+
+<!-- Made by `python -m tools.docs`; change rlreport/check/settings.csv, not this file. -->
+
+What a finding advises, and the line "Next" of the verdict, name the setting of the framework that
+trained the run, and the value that it has in the run's [configuration](usage.md): "Lower
+`actor_rollout_ref.actor.ppo_epochs` (8 here)." The format of the logs, names in the configuration
+or names of metrics tell the framework. If they are those of two, or of none in this table, only
+settings are named that the configuration has by a name that is common to many trainers, and else
+advice is in plain words. A setting whose value leaves nothing to do (one epoch per batch, a filter
+that is on) is passed over for the next. How to add a framework: [extending](extending.md).
+
+Names were read from these sources. A kind that a row lacks has no setting there.
+"""
+
+
+def advice_page() -> str:
+    """Return the text of ``docs/advice.md``."""
+    versions = _table(
+        ("framework", "version", "read from"),
+        (
+            (one.name, one.version, f"{_code(one.source)}")
+            for one in FRAMEWORKS.values()
+        ),
+    )
+    parts = [_ADVICE_HEAD, versions]
+    for framework in (*FRAMEWORKS.values(), OTHER):
+        rows = (
+            (kind.value, _setting_names(framework.keys[kind]))
+            for kind in SettingKind
+            if kind in framework.keys
+        )
+        parts.append(f"## {framework.name}\n\n{_table(('kind', 'settings'), rows)}")
+    return "\n".join(parts)
+
+
+def _code(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
+def _setting_names(keys: Iterable[SettingKey]) -> str:
+    names = []
+    for key in keys:
+        switches = " or ".join(f"`{switch}`" for switch in key.switches)
+        names.append(f"`{key.name}`" + (f" with {switches}" if switches else ""))
+    return ", ".join(names)
+
+
 def write(folder: Path) -> None:
     """Write all pages in ``folder`` that are generated, entirely or in part."""
     log_format, data, metrics, checks = (
         folder / f"{name}.md" for name in ("log-format", "data", "metrics", "checks")
     )
+    (folder / "advice.md").write_text(advice_page(), "utf-8")
     (folder / "columns.md").write_text(columns_page(), "utf-8")
     checks.write_text(checks_page(checks.read_text("utf-8")), "utf-8")
     (folder / "command-line.md").write_text(commands_page(), "utf-8")

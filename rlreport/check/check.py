@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rlreport.check import means, quantities
-from rlreport.check.curve import Excursion
+from rlreport.check.curve import Excursion, Level
 from rlreport.check.evidence import Evidence, Ranking, beyond, evidence_of, where_known
 from rlreport.check.excerpts import Place
 from rlreport.check.finding import (
@@ -28,6 +28,7 @@ from rlreport.check.limits import Limit, LimitKind, Limits, Tested
 from rlreport.check.quantities import LimitedFigure
 from rlreport.check.run import Run
 from rlreport.check.series import MIN_STEPS, Series
+from rlreport.check.settings import Remedies, Remedy
 from rlreport.check.windows import Trend
 from rlreport.figures.ragged import Floats
 from rlreport.figures.rounding import change
@@ -137,6 +138,15 @@ class Check:
     place: Place | None = None
     # data needed beyond ``needs``, in words; ``judge`` tests for it itself
     needs_also: str = ""
+    # what to do with settings, the best first, instead of (or after) ``suggestion``, or a dict of
+    # such tuples (``facts["kind"]`` selects one); ``check.advice`` names the framework's own
+    advice: Remedies | Mapping[str, Remedies] = ()
+    # what no advice on the run may say while there is a finding
+    rules_out: Remedies = ()
+    # the words before a setting that is told after them, "" for ``suggestion``
+    before_setting: str = ""
+    # what to do if settings of ``advice`` exist, but their values allow none of it
+    otherwise: str = ""
 
     def __post_init__(self) -> None:
         if not self.source:
@@ -168,6 +178,17 @@ class Check:
     def format_statement(self, facts: Facts) -> str:
         """Return the clause that states a finding with these facts in the verdict."""
         return _fill_template(self.statement or self.name, facts)
+
+    def remedies(self, facts: Facts) -> Remedies:
+        """Return what to do with settings after a finding with these facts, the best first."""
+        if isinstance(self.advice, Mapping):
+            return self.advice.get(str(facts.get("kind")), ())
+        return self.advice
+
+    def opposites(self, facts: Facts) -> set[Remedy]:
+        """Return what would undo the remedies for a finding with these facts."""
+        opposites = (remedy.opposite for remedy in self.remedies(facts))
+        return {one for one in opposites if one is not None}
 
     def close_to_limit(self, tested: Iterable[Tested]) -> Close | None:
         """Return the tested value nearest below its limit, None if one of them is not near.
@@ -310,7 +331,7 @@ class Check:
         if excursion is None and not has_risen:
             return Result(tested=tuple(tested))
         share = curve.last.value
-        before = curve.first.value
+        before = _of_many(run, series, curve.first)
         onset = run.onset(series)
         until = None
         if excursion is not None and not has_risen:
@@ -430,6 +451,27 @@ def _beyond_limit(run: Run, figure: LimitedFigure) -> Ranking | None:
         return None
     among = beyond(figure.of_rows, figure.op, run.limits.value(figure.limit))
     return Ranking(figure.of_rows, among, figure.op.startswith(">"), figure.unit)
+
+
+# A share is told of so many responses at least
+LEAST_RESPONSES = 30
+
+
+def _of_many(run: Run, series: Series, level: Level) -> float:
+    """Return the first level of a share or, if that is one of few responses, of more steps.
+
+    These are as many as it takes, but not more than half of the run.
+    """
+    if series.source == "metrics" or run.responses.empty:
+        return level.value  # of whole batches
+    counts = np.bincount(run.step_index, minlength=len(run.steps)).cumsum()
+    # Index of the first step up to which there are enough
+    enough = int(np.searchsorted(counts, LEAST_RESPONSES))
+    half = (len(run.steps) - 1) // 2
+    last = int(run.steps[min(enough, half)])
+    if last <= level.steps[1]:
+        return level.value
+    return mean_in(series, (int(run.steps[0]), last))
 
 
 def _precedence(found: tuple[LimitedFigure, Excursion]) -> tuple[int, bool]:

@@ -24,6 +24,9 @@ HELD_OUT: tuple[Quantity, ...] = ("validation", "second_reward")
 WATCHED: tuple[Quantity, ...] = (*HELD_OUT, "accuracy")
 SCORES: tuple[Quantity, ...] = ("reward", *WATCHED)
 
+# Words in the names of columns whose values are shares of right answers, maybe in percent
+_OF_PERCENTAGES = ("acc", "percent", "pct", "rate", "pass", "solve")
+
 # The best level is better than another beyond noise if it is so many standard errors above it
 BEST_Z = 2.0
 
@@ -88,6 +91,15 @@ class Course:
         if self.above is None:
             return self.curve.events
         return (*self.curve.events, self.above)
+
+    @property
+    def unit(self) -> str:
+        """The unit "%" if values and column's name are those of percentages, else none."""
+        if self.name:
+            return ""  # parts are in units of the reward
+        top = float(self.values.max(initial=0.0))
+        is_named = any(word in self.column.lower() for word in _OF_PERCENTAGES)
+        return "%" if 1.5 < top <= 100 and is_named else ""
 
     @property
     def is_single(self) -> bool:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
+from rlreport.about.secrets import Scalar
 from rlreport.check.limits import Tested
 from rlreport.figures.rounding import rounded
 from rlreport.text.messages import message, plural
@@ -82,6 +83,7 @@ class Onset:
     step: int
     low: int
     high: int
+    from_start: bool = False  # whether it was there from the first step of the run on
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +154,14 @@ class Finding:
         )
 
 
+class Setting(NamedTuple):
+    """A setting of the framework that a finding's advice names."""
+
+    key: str  # its name in the framework
+    # its value in the run's configuration, None if that is unknown or null
+    value: Scalar
+
+
 @dataclass(frozen=True, slots=True)
 class ToldFinding(Finding):
     """A finding with its words, which ``check.sentence`` writes."""
@@ -162,16 +172,19 @@ class ToldFinding(Finding):
     why: str = ""
     sample: str = ""  # in which responses phrases were counted, "" if in all
     suggestion: str = ""
+    settings: tuple[Setting, ...] = ()  # those that ``suggestion`` names
     source: str = ""
 
     @classmethod
-    def of(cls, finding: Finding, **words: str) -> ToldFinding:
+    def of(
+        cls, finding: Finding, settings: tuple[Setting, ...] = (), **words: str
+    ) -> ToldFinding:
         """Return a finding with these words: ``name``, ``title`` and so on."""
         # Not ``asdict``, which would turn the evidence and limits inside into dicts
         facts: dict[str, Any] = {
             item.name: getattr(finding, item.name) for item in fields(Finding)
         }
-        return cls(**(facts | words))
+        return cls(**(facts | words), settings=settings)
 
     def at(self, step: int) -> ToldFinding:
         """Return the finding for a step's page: its name as title, and evidence of that step.

@@ -2,38 +2,44 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from rlreport.check import progress, quantities
-from rlreport.check.check import FALLS, Check
-from rlreport.check.course import HELD_OUT, WATCHED, Course, Quantity
-from rlreport.check.curve import PROBABLY_Z
+from rlreport.check.causes import in_order
+from rlreport.check.check import Check
+from rlreport.check.checkpoint import (
+    LOSSES,
+    REWARD_SHIFT,
+    UNEARNED,
+    Checkpoint,
+    checkpoint_of,
+)
+from rlreport.check.course import HELD_OUT, Course, Quantity, course_of
+from rlreport.check.events import Event
 from rlreport.check.excerpts import Excerpts
 from rlreport.check.finding import (
     Close,
     Finding,
     NotRun,
+    Onset,
     Rank,
     Result,
     Severity,
 )
+from rlreport.check.gain import gain_by_parts
 from rlreport.check.judges.kl import kl_above
 from rlreport.check.judges.log import mixed_runs, nan_metrics
 from rlreport.check.judges.reward import explanation_of_fall
 from rlreport.check.limits import Thresholds
-from rlreport.check.prepared import Kind
 from rlreport.check.registry import BY_ID, CHECKS
 from rlreport.check.run import Run
 from rlreport.check.sentence import with_texts
 from rlreport.check.verdict import Judged, Level, Muted, Verdict
-from rlreport.figures.ragged import Ints
 from rlreport.metrics.roles import MISMATCHES
 from rlreport.read.rollouts import Rollouts
 from rlreport.tables import Tables
@@ -70,9 +76,6 @@ def with_excerpts(
     return judged.map(with_texts_of_examples)
 
 
-# Check that runs first: after a change of the reward function, rewards are not comparable
-FIRST_CHECK = "reward_shift"
-
 # Figure of the policy -> columns of responses and roles of trainer metrics; each of them shows it
 OF_POLICY = {
     translatable("KL"): ("kl_k1", "kl", "kl_token"),
@@ -86,15 +89,6 @@ SECOND_POLICY = {
 }
 # Further columns and roles that show more than rewards and texts do
 BEYOND_REWARDS = ("grad_norm", "clip_fraction", "ratio", "value_mean")
-
-# Ids of checks whose findings spoil the checkpoints since then: losses of what was gained
-LOSSES = (*FALLS, "part_falls")
-
-# Ids of checks whose findings concern only the log, not the policy and its checkpoints
-OF_THE_LOG = ("broken_log", "missing_grades")
-
-# Ids of checks whose critical findings always come first: the policy no longer works
-DEATHS = ("reward_collapse", "length_collapse")
 
 
 def run_checks(
@@ -122,28 +116,38 @@ def judge(run: Run, muted: Mapping[str, str] | None = None) -> Judged[Finding]:
     if several is not None and several.id not in reasons:
         return _not_judged(run, several)
     outcome = _run_all(run)
-    found = outcome.findings()
-    ordered = _order([one for one in found if one.id not in reasons], run)
+    found = [_from_start(finding, run) for finding in outcome.findings()]
+    shown = [one for one in found if one.id not in reasons]
+    checkpoint = checkpoint_of(run, shown)
+    ordered = in_order(shown, run, checkpoint.step)
     serious = [finding for finding in ordered if finding.severity is not Severity.INFO]
     leading = [finding.id for finding in serious if not finding.explained_by]
     muted_findings = [one for one in found if one.id in reasons]
-    close = outcome.close_ones() if _is_comparable(run, ordered) else ()
     return replace(
         _about_run(run),
         level=_level(ordered, run),
         lead=leading[0] if leading else None,
-        keep_step=_keep_step(run, ordered),
+        checkpoint=checkpoint,
         findings=ordered,
-        close=close,
-        passed=outcome.passed(close),
+        close=outcome.close_ones(),
+        passed=outcome.passed(),
         not_run=outcome.not_run(),
         muted=[Muted(finding, reasons[finding.id]) for finding in muted_findings],
         courses=_courses(run, outcome.judged),
         windows=_spans_of_windows(outcome.judged),
         harder_prompts=_became_harder(outcome.comparable, ordered),
         one_prompt=_has_one_prompt_a_step(run),
-        gained_format=progress.gained_format(run),
+        right_answers=_right_answers(run),
+        gain=gain_by_parts(run),
     )
+
+
+def _from_start(finding: Finding, run: Run) -> Finding:
+    """Return the finding; its onset says so if it was there from the first step of the run on."""
+    onset = finding.onset
+    if onset is None or onset.step > run.steps[0]:
+        return finding
+    return replace(finding, onset=replace(onset, from_start=True))
 
 
 def _courses(run: Run, judged: Run) -> dict[Quantity, Course]:
@@ -169,6 +173,7 @@ def _about_run(run: Run) -> Judged[Finding]:
         last_step=steps[-1] if steps else None,
         basis=_basis(run),
         reward_count=int(np.isfinite(quantities.reward(run).values).sum()),
+        response_count=len(run.responses),
     )
 
 
@@ -189,13 +194,12 @@ class _Outcome:
         """Return what checks without a finding were close to, in the order of the checks."""
         return tuple(self.close[one.id] for one in CHECKS if one.id in self.close)
 
-    def passed(self, close: Sequence[Close]) -> list[str]:
+    def passed(self) -> list[str]:
         """Return the ids of the checks that ran and found nothing, without the ``close`` ones."""
-        near = {one.id for one in close}
         return [
             check.id
             for check in CHECKS
-            if self.results[check.id].passed and check.id not in near
+            if self.results[check.id].passed and check.id not in self.close
         ]
 
     def not_run(self) -> list[NotRun]:
@@ -212,8 +216,10 @@ def _run_all(run: Run) -> _Outcome:
     start = nan.finding.facts["cut"] if nan.finding else None
     assert start is None or isinstance(start, int)
     judged = run if start is None else run.between(int(run.steps[0]), start)
+    death = quantities.death(judged)
     outcome = _Outcome(judged, comparable=judged)
-    for check in sorted(CHECKS, key=lambda check: check.id != FIRST_CHECK):
+    # After a change of the reward function, rewards are not comparable: its check comes first.
+    for check in sorted(CHECKS, key=lambda check: check.id != REWARD_SHIFT):
         subject = judged
         if check.whole_run:
             subject = run
@@ -221,30 +227,57 @@ def _run_all(run: Run) -> _Outcome:
             subject = outcome.comparable
         result = nan
         if check is not nan_metrics:
-            result = _run_check(check, subject, start)
+            result = _result_of(check, subject, death, start)
         outcome.results[check.id] = result
         near = check.close_to_limit(result.tested) if result.passed else None
         if near is not None:
             outcome.close[check.id] = near
-        shift = result.finding if check.id == FIRST_CHECK else None
+        shift = result.finding if check.id == REWARD_SHIFT else None
         if shift is not None and shift.severity is Severity.WARNING:
             outcome.comparable = _comparable_run(judged, shift)
     return outcome
 
 
-def _is_comparable(run: Run, findings: Sequence[Finding]) -> bool:
-    """Return whether the run did not break within its first window.
+def _result_of(
+    check: Check, run: Run, death: Event | None, start: int | None
+) -> Result:
+    """Return the result of a check; the death of the reward divides the run.
 
-    If it did, changes from that window are too small.
+    Causes are judged on what lies before it. What is found only with the steps since then, such as
+    groups without any signal, is a consequence of the death.
     """
-    breaks = [
-        finding.onset.step
-        for finding in findings
-        if finding.severity is Severity.CRITICAL and finding.onset is not None
-    ]
-    if run.first is None:
-        return True
-    return min(breaks, default=math.inf) > run.first.steps[-1]
+    whole = _run_check(check, run, start)
+    is_divided = check.rank in (Rank.CAUSE, Rank.CONSEQUENCE) and check.id not in LOSSES
+    if death is None or not is_divided:
+        return whole
+    finding = whole.finding
+    if check.event and finding and finding.onset and finding.onset.high < death.onset:
+        return whole
+    part = run.between(int(run.steps[0]), death.onset)
+    before = _run_check(check, part, start)
+    if before.finding is None:
+        return whole if finding is None else _of_death(whole, finding, death, run)
+    is_cause = check.rank is Rank.CAUSE
+    return before if is_cause or finding is None else whole
+
+
+def _of_death(result: Result, finding: Finding, death: Event, run: Run) -> Result:
+    """Return a result whose finding is a consequence of the death: it began no earlier."""
+    has_reward = quantities.reward_course(run) is not None
+    onset = finding.onset
+    if onset is not None:
+        onset = Onset(
+            step=max(onset.step, death.onset),
+            low=max(onset.low, death.low),
+            high=max(onset.high, death.onset),
+        )
+    consequence = replace(
+        finding,
+        rank=Rank.NOTE if finding.rank is Rank.NOTE else Rank.CONSEQUENCE,
+        onset=onset,
+        explained_by="reward_collapse" if has_reward else "watched_reward_fall",
+    )
+    return replace(result, finding=consequence)
 
 
 def _spans_of_windows(run: Run) -> tuple[tuple[int, int], tuple[int, int]] | None:
@@ -266,6 +299,14 @@ def _became_harder(run: Run, findings: list[Finding]) -> bool:
     return explanation is not None and explanation["kind"] == "prompts"
 
 
+def _right_answers(run: Run) -> Course | None:
+    """Return the share of right answers where most of the reward's rise is their format."""
+    if not progress.gained_format(run):
+        return None
+    series = quantities.series_by_step(run, "label_hit")
+    return course_of(series, "label_hit_mean")
+
+
 def _has_one_prompt_a_step(run: Run) -> bool:
     """Return whether most steps have a single prompt, but not all the same."""
     if run.responses["prompt_id"].nunique() <= 1:
@@ -279,6 +320,7 @@ def _not_judged(run: Run, several: Finding) -> Judged[Finding]:
     return replace(
         _about_run(run),
         lead=several.id,
+        checkpoint=Checkpoint(why=message("it has several runs")),
         findings=[several],
         not_run=[NotRun(name, needs) for name in others],
     )
@@ -360,90 +402,6 @@ def _comparable_run(run: Run, shift: Finding) -> Run:
     return run.between(start, step) if first_is_longer else run.between(step, end)
 
 
-def _order(findings: list[Finding], run: Run) -> list[Finding]:
-    """Return the findings, most important first, each followed by those that it explains."""
-    ranked = sorted(findings, key=lambda f: (_rank_order(f), f.severity.order))
-    # Id of a finding -> id of that which explains it in the end, its own if none does
-    roots = {finding.id: _root(finding, ranked).id for finding in ranked}
-    groups = []
-    for top in ranked:
-        if roots[top.id] == top.id:
-            explained = [one for one in ranked if roots[one.id] == top.id]
-            groups.append(_Group(top, explained))
-    groups.sort(key=lambda group: group.order(run))
-    ordered: list[Finding] = []
-    for group in groups:
-        ordered.append(group.top)
-        for finding in group.findings:
-            if finding.id != group.top.id:
-                ordered.append(replace(finding, explained_by=group.top.id))
-    return ordered
-
-
-class _Group(NamedTuple):
-    """A finding that no other explains, and all that it explains, itself included."""
-
-    top: Finding
-    findings: list[Finding]
-
-    def order(self, run: Run) -> tuple[int, int, int, int]:
-        """Return the place among the groups: the smallest comes first, of equals the earliest."""
-        severity = min(finding.severity.order for finding in self.findings)
-        rank = _rank_order(self.top)
-        onset = self.top.onset
-        always = onset is None or onset.step <= run.steps[0]
-        # What was there from the start did not keep the reward from rising.
-        if self.top.rank is Rank.CAUSE and always and progress.learned(run):
-            rank = Rank.NOTE.order
-        # A critical death leads before any other finding.
-        first = -1 if _is_death(self.top) else severity
-        step = onset.step if onset is not None else int(run.steps[0])
-        return first, rank, severity, step
-
-
-def _root(finding: Finding, ranked: Sequence[Finding]) -> Finding:
-    """Return the finding that explains this one in the end, itself if none does."""
-    root = finding
-    while True:
-        cause = next((other for other in ranked if _explains(other, root)), None)
-        if cause is None:
-            return root
-        root = cause
-
-
-def _is_death(finding: Finding) -> bool:
-    return finding.severity is Severity.CRITICAL and finding.id in DEATHS
-
-
-def _rank_order(finding: Finding) -> int:
-    return -1 if _is_death(finding) else finding.rank.order
-
-
-def _explains(cause: Finding, other: Finding) -> bool:
-    """Return whether one finding may have caused another, by their checks, ranks and onsets."""
-    if cause.severity is Severity.INFO or other.id not in BY_ID[cause.id].explains:
-        return False
-    explains_death = _is_death(other) and cause.rank is not Rank.CONSEQUENCE
-    if _rank_order(cause) > _rank_order(other) and not explains_death:
-        return False
-    explain_each_other = cause.id in BY_ID[other.id].explains
-    is_tie = cause.rank is other.rank and explain_each_other
-    # The earlier one explains; of two with equal onsets, the first in the registry.
-    if is_tie and _start(cause) > _start(other):
-        return False
-    if other.rank is Rank.NOTE or cause.onset is None or other.onset is None:
-        return True
-    if cause.rank is other.rank:
-        return cause.onset.step <= other.onset.high
-    return cause.onset.low <= other.onset.high
-
-
-def _start(finding: Finding) -> tuple[int, int]:
-    """Return the step of the onset, -1 if unknown, and the place in the registry."""
-    step = finding.onset.step if finding.onset else -1
-    return step, list(BY_ID).index(finding.id)
-
-
 def _level(findings: list[Finding], run: Run) -> Level:
     """Return "critical" or "warning" if any finding is; else "healthy", "unclear" or "unjudged"."""
     severities = {finding.severity for finding in findings}
@@ -453,6 +411,9 @@ def _level(findings: list[Finding], run: Run) -> Level:
         return "warning"
     if not np.isfinite(quantities.reward(run).values).any():
         return "unjudged"
+    # Of a gain that is the answers' format alone, a note says so.
+    if any(one.id == UNEARNED for one in findings):
+        return "unclear"
     if progress.learned(run):
         watched = quantities.watched_course(run)
         # Of a reward that rises while validation probably falls, nothing is sure.
@@ -462,90 +423,3 @@ def _level(findings: list[Finding], run: Run) -> Level:
     if run.first is None or quantities.reward_course(run) is None:
         return "unjudged"
     return "healthy" if progress.solved(run) else "unclear"
-
-
-def _keep_step(run: Run, findings: list[Finding]) -> int | None:
-    """Return the step whose checkpoint to keep, None if none is; docs/checks.md has the rule."""
-    if not len(run.steps):
-        return None
-    serious = [one for one in findings if one.severity is not Severity.INFO]
-    changes = [one.onset.step for one in serious if one.id == FIRST_CHECK and one.onset]
-    first = max(changes, default=int(run.steps[0]))
-    end = int(run.steps[-1]) + 1
-    of_policy = [one for one in serious if one.id not in (*OF_THE_LOG, FIRST_CHECK)]
-    onsets = [one.onset.step if one.onset else first for one in _spoiling(of_policy)]
-    spoiled = min(onsets, default=end)
-    if spoiled <= first:
-        return None
-    # Evaluations before the first step count, too.
-    start = first if changes else np.iinfo(np.int64).min
-    before = run.between(start, spoiled)
-    quantity = _decisive_quantity(run, before)
-    course = quantities.courses(before).get(quantity)
-    if course is None or not _is_gain(run, before, course, quantity):
-        return None
-    declined = course.slipped and not any(
-        finding.id == "mix_changed" for finding in findings
-    )
-    last = len(course.steps) - 1
-    if onsets or declined:
-        began = min((one.onset.step for one in of_policy if one.onset), default=end)
-        last = _best_index(course, began)
-    return _last_complete(run, course.steps[: last + 1])
-
-
-def _spoiling(findings: list[Finding]) -> list[Finding]:
-    """Return the findings that spoil a checkpoint: critical ones, without any losses of a score.
-
-    The rest may be harmless.
-    """
-    critical = [one for one in findings if one.severity is Severity.CRITICAL]
-    # What fell and recovered has an end.
-    falls = [one for one in findings if one.id in LOSSES and one.until is None]
-    return critical or falls
-
-
-def _decisive_quantity(run: Run, before: Run) -> Quantity:
-    """Return the score that tells which checkpoint is best: a watched one if it can."""
-    for quantity in WATCHED:
-        course = quantities.courses(run).get(quantity)
-        # One evaluation in the whole run cannot tell which checkpoint is best.
-        if course is None or course.is_single:
-            continue
-        return quantity if quantity in quantities.courses(before) else "reward"
-    return "reward"
-
-
-def _is_gain(run: Run, before: Run, course: Course, quantity: Quantity) -> bool:
-    """Return whether the part of the run before a problem surely gained anything."""
-    if course.top.value <= course.first.value:
-        return False
-    if progress.learned(before) or course.gained or course.curve.probably_rose:
-        return True
-    # Few steps may tell less about the noise than all steps do.
-    whole = quantities.courses(run)[quantity]
-    errors = []
-    for one in (course, whole):
-        errors.append(math.hypot(one.first.se, one.last.se))
-    return course.last.value - course.first.value > PROBABLY_Z * min(errors)
-
-
-def _best_index(course: Course, onset: int) -> int:
-    """Return the index of the last step as good as the best; before step ``onset`` if any is.
-
-    Steps are compared by the lines of the curve, whose noise is that of a level. Of evaluations,
-    which are few and exist as checkpoints, the values themselves count.
-    """
-    curve = course.curve
-    levels = curve.values if curve.kind is Kind.EVALUATIONS else curve.lines
-    as_good = np.flatnonzero(levels >= levels.max() - course.last.se)
-    before = as_good[course.steps[as_good] < onset]
-    return int((before if len(before) else as_good)[-1])
-
-
-def _last_complete(run: Run, steps: Ints) -> int | None:
-    """Return the last of the steps that is not marked as incomplete, None if all are."""
-    table = run.tables.steps
-    incomplete = table.loc[table["incomplete"], "step"]
-    complete = steps[~np.isin(steps, incomplete)]
-    return int(complete[-1]) if len(complete) else None

@@ -49,6 +49,9 @@ _NO_PARTS = frozenset(
 _RIGHT = re.compile(r"accura|correct|(?:^|[^a-z])acc(?:[^a-z]|$)")
 _NOT_RIGHT = re.compile(r"incorrect|format")
 
+# Names that a copy of the whole reward has
+_WHOLE = re.compile(r"(?:.*[^a-z])?(?:scores?|rewards?|returns?|total|overall|final)")
+
 # A metric that is a constant plus a multiple of the reward, up to this part of its variance, is no
 # part of it but a copy
 COPY = 1e-3
@@ -91,6 +94,11 @@ def tells_right(name: str) -> bool:
     """Return whether a part of this name tells how many answers are right."""
     lower = name.lower()
     return bool(_RIGHT.search(lower)) and not _NOT_RIGHT.search(lower)
+
+
+def named_whole(name: str) -> bool:
+    """Return whether a part has a name such as the whole reward has ("score")."""
+    return bool(_WHOLE.fullmatch(name.lower()))
 
 
 @once_per_run

@@ -21,10 +21,15 @@ CONTINUED = 0.9
 MAX_NGRAM = 4  # Maximum number of words in a phrase that repeats a word
 MAX_WORDS = 24  # Maximum number of words in any phrase
 
+# Fewest letters of a word that is found inside of other units
+GLUED_LETTERS = 4
+
 _SUFFIX = re.compile(
     "(fulness|ations|ation|ingly|ments|ities|ment|ness|edly|ings|able|ally|ing|ers|est|ies|ity"
     "|ed|er|es|ly|al|s|e|y)$"
 )
+# A word that is written several times without spaces; GLUED_LETTERS or more each time
+_REPEATED = re.compile(r"([^\W\d_]{4,}?)\1+")
 _NUMBER = re.compile(r"[\d.,]*\d[\d.,]*")
 # Signs (and "0", any number) that are removed from the start, or from the end, of a text
 BEFORE = frozenset("0.,;:!?。，；：！？")
@@ -186,9 +191,41 @@ def word_ids(sample: TextSample, numbers: dict[str, int]) -> Ints:
     return number[sample.units]
 
 
+def glued(sample: TextSample, word: str) -> Ints:
+    """Return how often each response has a word inside of longer units, as in "4great", (S,).
+
+    A unit counts if it repeats the word, or if nothing else of it is a letter: "great" is not a
+    part of "greatest". Shorter words than GLUED_LETTERS are parts of too many others.
+    """
+    counts = np.zeros(len(sample.rows), np.int64)
+    if not (word.isalpha() and len(word) >= GLUED_LETTERS):
+        return counts
+    of_unit = np.zeros(len(sample.vocabulary), np.int64)
+    for index, unit in enumerate(sample.vocabulary):
+        text = unit.strip().lower()
+        found = text.count(word)
+        if not found:
+            continue
+        if normalize(text) == word:
+            of_unit[index] = found - 1  # one is counted as a word
+        elif found > 1 or not any(map(str.isalpha, text.replace(word, ""))):
+            of_unit[index] = found
+    response = np.repeat(np.arange(len(counts)), np.diff(sample.offsets))
+    np.add.at(counts, response, of_unit[sample.units])
+    return counts
+
+
 def normalize(word: str) -> str:
-    """Return a word in lower case and without endings, "0" for any number."""
-    return "0" if _NUMBER.fullmatch(word) else _stem(word.lower())
+    """Return a word in lower case, once and without endings, "0" for any number."""
+    if _NUMBER.fullmatch(word):
+        return "0"
+    return _stem(written_once(word.lower()))
+
+
+def written_once(word: str) -> str:
+    """Return a word without its repetitions: "greatgreat" -> "great"."""
+    repeated = _REPEATED.fullmatch(word)
+    return repeated[1] if repeated else word
 
 
 def _stem(word: str) -> str:

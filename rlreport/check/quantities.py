@@ -185,14 +185,17 @@ def reward_parts(run: Run) -> dict[str, Series]:
     """Return name -> series of the logged parts of the reward, those of rollouts first.
 
     Of a part that both log, it is the trainer's metric if that covers the run. A metric that is
-    the whole reward under the name of its only part is none.
+    the whole reward under the name of its only part, or under one of its own, is none.
     """
     found = parts.series_of_rollouts(run)
     total = reward(run)
-    for name, metric in parts.series_of_metrics(run).items():
+    metrics = parts.series_of_metrics(run)
+    for name, metric in metrics.items():
         leads = covers(run, metric)
         if name not in found:
-            leads = not parts.is_copy(metric, total)
+            # The only part that varies is a copy, too.
+            may_be_copy = len(metrics) == 1 or parts.named_whole(name)
+            leads = not (may_be_copy and parts.is_copy(metric, total))
         if leads:
             found[name] = metric
     return found

@@ -50,6 +50,7 @@ CHECKS: tuple[Check, ...] = (
     # Causes.
     reward.reward_shift,
     hacking.reward_hacking_token,
+    reward_parts.unearned_gain,
     length.length_hacking,
     ranks.rank_differs,
     texts.garbled,
@@ -112,6 +113,7 @@ CHECKS: tuple[Check, ...] = (
     reward.reward_stalled,
     groups.sharpening,
     hacking.reward_part_dominance,
+    reward_parts.part_stays_zero,
     length.cut_texts,
     tokens.temperature,
     tokens.improbable_duplicates,

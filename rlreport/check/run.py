@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cached_property, wraps
+from types import MappingProxyType
 from typing import Any, TypeVar, cast
 
 import numpy as np
 import pandas as pd
 
+from rlreport.about.secrets import Scalar
 from rlreport.check.curve import Curve, Op
 from rlreport.check.events import Event
 from rlreport.check.finding import Onset
@@ -43,6 +45,7 @@ class Run:
         tables: the tables of training responses; those of validation are in ``validation``.
         attempted_steps: the rows of the step table with a response or a failed rollout.
         limits: the thresholds of all checks: ``run.limits[KlExplosion].warn``.
+        settings: dotted name -> value of the run's configuration; empty if it is unknown.
         steps: the numbers of the steps, int64 (S,), ascending.
         first: the first window of steps, None for a run that is too short for a trend.
         last: the last window of steps; all steps of a run that is too short.
@@ -53,12 +56,14 @@ class Run:
         tables: Tables,
         limits: Thresholds | None = None,
         validation: Tables | None = None,
+        settings: Mapping[str, Scalar] = MappingProxyType({}),
     ) -> None:
         self.tables = tables.training()
         self.validation = validation or tables.validation_tables()
         attempted = tables.steps["responses"] + tables.steps["failed_rollouts"] > 0
         self.attempted_steps = tables.steps[attempted]
         self.limits = limits or Thresholds()
+        self.settings = settings
         self.steps: Ints = self.tables.steps["step"].to_numpy(np.int64)
         trend = self.limits[Trend]
         count = len(self.steps)
@@ -215,7 +220,8 @@ class Run:
     def between(self, start: int, stop: int) -> Run:
         """Return the part of the run, and of its validation, with ``start <= step < stop``."""
         validation = self.validation and self.validation.between(start, stop)
-        return Run(self.tables.between(start, stop), self.limits, validation)
+        tables = self.tables.between(start, stop)
+        return Run(tables, self.limits, validation, self.settings)
 
     def with_gap_as_reward(self) -> Run:
         """Return the run with the reward minus that of the reference policy as its reward."""
@@ -226,7 +232,7 @@ class Run:
             steps=steps.assign(reward_mean=steps["reward_gap_mean"]),
             metrics=pd.DataFrame({"step": []}),
         )
-        return Run(tables, self.limits, self.validation)
+        return Run(tables, self.limits, self.validation, self.settings)
 
 
 def onset_of(curve: Curve | None) -> Onset | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os.path
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -22,8 +23,10 @@ from rlreport.check.phrases import (
     MAX_WORDS,
     Corpus,
     common_phrases,
+    glued,
     normalize,
     word_ids,
+    written_once,
 )
 from rlreport.check.run import Run, once_per_run
 from rlreport.check.windows import Window, centred, log_odds_z
@@ -48,6 +51,11 @@ MIN_REFERENCES = 100
 MIN_RECURRENCE = 5
 # A sum of squared residuals below this is a rounding error
 NO_SQUARES = 1e-9
+
+# Fewest responses, early and late, whose occurrences of a text are compared
+LEAST_HOLDERS = 5
+# Signs of sums, "0" for any number, and "" for space between words, such as an indentation
+SUMS = frozenset(["", *"0=+-*/×÷·<>≤≥≈%^()"])
 
 ANY_STRUCTURE = "structure"
 COLUMNS = (
@@ -260,12 +268,13 @@ def _row(run: Run, text: _Text, counts: Floats) -> dict[str, object]:
     contains = has_text(counts)
     risen_figure = prevalence(text.kind, counts)
     # Only of the kind often are these numbers of occurrences.
-    often = means.change(run, risen_figure)
+    first = _first_steps(run)
+    often = means.change(run, risen_figure, first=first)
     share_first = text.before
     share_last = text.after
     if text.often:
         # Of the same windows as ``often``: ``before`` may be the share of a reference.
-        share = means.change(run, contains)
+        share = means.change(run, contains, first=first)
         share_first = share.first
         share_last = share.last
     late_holders = run.responses[(run.step_index >= run.last_index) & (contains == 1)]
@@ -366,10 +375,12 @@ def _lift(
     r = lift * np.sqrt(text_squares[0] / reward_squares)
     r = np.clip(r, -0.999999, 0.999999)  # the arctanh of 1 is infinite
     std = np.sqrt(reward_squares / max(len(rewards), 1))
-    earned = slopes[1] * means.change(run, counts).difference
+    first = _first_steps(run)
+    earned = slopes[1] * means.change(run, counts, first=first).difference
     if not often:
         # A text may spread to more responses, or within those that have it: the larger part counts.
-        by_share = lift * means.change(run, has_text(counts)).difference
+        spread = means.change(run, has_text(counts), first=first)
+        by_share = lift * spread.difference
         earned = max(by_share, earned)
     gain = _gain(run)
     root_of_freedom = np.sqrt(max(residuals.freedom, 0))
@@ -384,8 +395,9 @@ def _lift(
 
 def _gain(run: Run) -> float:
     """Return how much the reward, or its gap to the reference, rose; 0 if unknown."""
+    first = _first_steps(run)
     gains = [
-        means.change(run, run.column(name)).difference
+        means.change(run, run.column(name), first=first).difference
         for name in ("reward", "reward_gap")
     ]
     return float(np.nan_to_num(gains, nan=0.0).max())
@@ -461,7 +473,10 @@ def _spreading_phrases(run: Run, sample: TextSample, corpus: Corpus) -> list[_Te
         counts = np.bincount(responses, minlength=len(corpus.end))
         text = _spreading_text(limits, words, counts, corpus.baseline, corpus.end)
         if text is not None:
-            text = text._replace(counts=counts[:size])
+            counts = counts[:size]
+            if len(words) == 1:
+                counts = counts + glued(sample, words[0])
+            text = text._replace(counts=counts)
             starts_in_sample = starts[responses < size]
             phrases.append(_spell_out(text, sample, corpus.words, starts_in_sample))
 
@@ -484,6 +499,8 @@ def _spreading_text(
         baseline: which responses it is compared with, (responses,).
         end: which responses are those of the last window, (responses,).
     """
+    if words and SUMS.issuperset(words):
+        return None  # a habit of writing sums
     of_end = int(end.sum())
     of_baseline = int(baseline.sum())
     with_text_at_end = np.array((counts[end] > 0).sum(), float)
@@ -494,18 +511,40 @@ def _spreading_text(
     rose = meets(">=", after, max(limits.share, limits.ratio * before))
     if rose and z >= limits.z:
         return _Text(words, counts, before, after, z)
-    # The share of a text in most responses cannot become a multiple: its occurrences may. Those of
-    # punctuation marks and numbers say nothing.
-    if min(before, after) < limits.held or BEFORE.issuperset(words):
+    # Where the share of a text does not become a multiple, its occurrences in each may.
+    if after < limits.share or _is_usual_sign(words):
         return None
     last = counts[end & (counts > 0)]
     first = counts[baseline & (counts > 0)]
-    variance = last.var() / len(last) + first.var() / len(first)
-    error = max(np.sqrt(variance), 1e-9)  # equal counts have no variance
-    z = rounded((last.mean() - first.mean()) / error)
+    if min(len(last), len(first)) < LEAST_HOLDERS:
+        return None
+    z = rounded((last.mean() - first.mean()) / _error_of_counts(last, first))
     if last.mean() < limits.ratio * first.mean() or z < limits.z:
         return None
     return _Text(words, counts, before, after, z, often=True)
+
+
+def _error_of_counts(last: Ints, first: Ints) -> float:
+    """Return the standard error of a difference of mean counts.
+
+    A few counts may all be 1 by chance: the variance is at least that of a Poisson process.
+    """
+    variance = 0.0
+    for counts in (last, first):
+        variance += max(counts.var(), counts.mean()) / len(counts)
+    return float(np.sqrt(variance))
+
+
+def _is_usual_sign(words: tuple[str, ...]) -> bool:
+    """Return whether a text is a sign or a number, which belong to a format, a table or a list.
+
+    A pictograph does not, nor several signs in a row such as ":)".
+    """
+    if BEFORE.issuperset(words):
+        return True
+    return len(words) == 1 and not any(
+        sign.isalpha() or unicodedata.category(sign) == "So" for sign in words[0]
+    )
 
 
 def _structures(run: Run, sample: TextSample, start: Bools, end: Bools) -> list[_Text]:
@@ -603,6 +642,8 @@ def _usual_name(words: tuple[str, ...], written: list[list[str]]) -> tuple[str, 
     once = [index for index, word in enumerate(words) if word not in words[:index]]
     written = [_at(forms, once) for forms in written]
     name = _most_common(written)
+    if len(once) == 1:
+        name = written_once(name)
     stem = None
     if len(once) == 1 and name.isalpha():
         stem = _common_stem(name, written)
@@ -652,7 +693,7 @@ def _at(forms: list[str], indices: list[int]) -> list[str]:
 
 def _common_stem(name: str, written: list[list[str]]) -> str | None:
     """Return the common start of a word's forms and "*", None if nearly all are ``name``."""
-    forms = [form[0].strip().lower() for form in written]
+    forms = [written_once(form[0].strip().lower()) for form in written]
     if forms.count(name.lower()) >= SAME * len(forms):
         return None
     return os.path.commonprefix(forms) + "*"  # noqa: RUF071 (characters are meant)

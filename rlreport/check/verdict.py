@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
+from rlreport.check.checkpoint import Checkpoint
 from rlreport.check.course import Course, Quantity
 from rlreport.check.curve import Level as CurveLevel
 from rlreport.check.finding import (
@@ -17,6 +18,7 @@ from rlreport.check.finding import (
     Severity,
     ToldFinding,
 )
+from rlreport.check.gain import Gain
 from rlreport.check.limits import Tested
 from rlreport.text.messages import message, sentences
 
@@ -51,7 +53,8 @@ class Judged(Generic[F]):
     level: Level
     # id of the most important finding, None if there is no warning or critical finding
     lead: str | None = None
-    keep_step: int | None = None  # step of the last good checkpoint, or None
+    # which one to keep
+    checkpoint: Checkpoint = field(default_factory=Checkpoint)
     # in the order of the report
     findings: list[F] = field(default_factory=list)
     close: tuple[Close, ...] = ()  # checks that found nothing, but not by far
@@ -76,8 +79,20 @@ class Judged(Generic[F]):
     harder_prompts: bool = False
     # whether most steps have a single prompt, not the same at all steps
     one_prompt: bool = False
-    # whether most of the reward's rise is the format of answers, see ``progress.gained_format``
-    gained_format: bool = False
+    # the share of right answers, if most of the reward's rise is the format of answers that were
+    # right before, see ``progress.gained_format``; else None
+    right_answers: Course | None = None
+    # the rise of the reward by its parts, None if these are not logged or do not explain it
+    gain: Gain | None = None
+    # number of responses that are logged
+    response_count: int = 0
+    # a response from the end of a run without a finding to show, and one from its start in it
+    pair: Example | None = None
+
+    @property
+    def keep_step(self) -> int | None:
+        """Step of the checkpoint to keep, None if none is named."""
+        return self.checkpoint.step
 
     def reaches(self, severity: str) -> bool:
         """Return whether any finding that is not muted has this severity or a worse one."""
@@ -95,13 +110,22 @@ class Judged(Generic[F]):
         return [other for other in self.findings if other.explained_by == finding.id]
 
 
+class ShownExample(NamedTuple):
+    """An example response of a finding: id of the finding, and index in its evidence."""
+
+    finding: str
+    item: int
+
+
 @dataclass(frozen=True, slots=True)
 class Verdict(Judged[ToldFinding]):
     """The outcome of all checks with its words, which ``check.sentence`` writes."""
 
-    headline: str = ""  # what happened, and the checkpoint to keep
-    course_text: str = ""  # the course of the rewards
-    sentence: str = ""  # all of it
+    what: str = ""  # level, cause, since when, and the consequence
+    course_sentence: str = ""  # the course of validation or the reward
+    evidence: ShownExample | None = None  # what shows ``what``, None if nothing does
+    next: str = ""  # what to do, and the checkpoint to keep
+    sentence: str = ""  # ``what``, the course and the checkpoint
 
     @classmethod
     def of(
@@ -109,8 +133,8 @@ class Verdict(Judged[ToldFinding]):
     ) -> Verdict:
         """Return the verdict with told findings, without the texts of its own.
 
-        ``headline``, ``course_text`` and ``sentence`` stay empty: ``check.sentence`` computes them
-        from this verdict.
+        ``what``, ``next`` and the others stay empty: ``check.sentence`` computes them from this
+        verdict.
         """
         told = judged.map(tell)
         facts = {item.name: getattr(told, item.name) for item in fields(Judged)}
@@ -121,10 +145,7 @@ def findings_json(verdict: Verdict) -> dict[str, Any]:
     """Return the content of ``findings.json``; see docs/data.md."""
     return {
         "schema": SCHEMA,
-        "verdict": {
-            **_fields(verdict, "level", "sentence", "lead", "keep_step"),
-            "course": [_course_json(course) for course in verdict.courses.values()],
-        },
+        "verdict": _verdict_json(verdict),
         "findings": [_finding_json(finding) for finding in verdict.findings],
         "close": [
             _fields(one, "id", "title", "value", "limit", "unit")
@@ -136,6 +157,16 @@ def findings_json(verdict: Verdict) -> dict[str, Any]:
         "muted": [
             {"id": muted.finding.id, "reason": muted.reason} for muted in verdict.muted
         ],
+    }
+
+
+def _verdict_json(verdict: Verdict) -> dict[str, Any]:
+    """Return the verdict without its findings as in docs/data.md."""
+    return {
+        **_fields(verdict, "level", "sentence", "what", "course_sentence", "next"),
+        "evidence": verdict.evidence and verdict.evidence._asdict(),
+        **_fields(verdict, "lead", "keep_step"),
+        "course": [_course_json(course) for course in verdict.courses.values()],
     }
 
 
@@ -193,6 +224,7 @@ def _finding_json(finding: ToldFinding) -> dict[str, Any]:
         ],
         "why": sentences([finding.why, finding.sample]),
         "try": finding.suggestion,
+        "settings": [_fields(setting, "key", "value") for setting in finding.settings],
         # "rollouts" or "metrics", null if the check does not judge a series
         "series_from": finding.facts.get("series_from"),
     }

@@ -17,6 +17,8 @@ from rlreport.cli.terminal import (
     out_option,
     say,
     say_json,
+    short_verdict_lines,
+    verbose_option,
     verdict_lines,
 )
 from rlreport.deliver.forms import FORMS
@@ -36,13 +38,17 @@ FAILED = 1  # exit status if a finding reaches the severity of ``--fail-on``
 @click.argument("logs", nargs=-1, required=True)
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
 @options(BuildOptions, *READING, "thresholds", "mute", "lang", "quiet")
+@verbose_option
 @fail_on_option
-def check(logs: tuple[str, ...], as_json: bool, fail_on: Any, **given: Any) -> None:
-    """Run the health checks on the rollout LOGS and print the findings, without a report.
+def check(
+    logs: tuple[str, ...], as_json: bool, verbose: bool, fail_on: Any, **given: Any
+) -> None:
+    """Run the health checks on the rollout LOGS and print the verdict, without a report.
 
     \b
     Examples:
       rlreport check logs/
+      rlreport check logs/ --verbose
       rlreport check logs/ --json --fail-on warning
     """
     from rlreport.check import findings_json
@@ -54,8 +60,9 @@ def check(logs: tuple[str, ...], as_json: bool, fail_on: Any, **given: Any) -> N
     if as_json:
         say_json(canonical_json(findings_json(verdict), indent=True))
     elif not quiet:
-        for line in verdict_lines(verdict):
-            say(Language(given["lang"]).of(line))
+        lines = verdict_lines if verbose else short_verdict_lines
+        for line in lines(verdict, Language(given["lang"])):
+            say(line)
     if fail_on and verdict.reaches(fail_on):
         sys.exit(FAILED)
 
@@ -258,8 +265,11 @@ class BuildCommand(click.Command):
     + ".",
 )
 @options(BuildOptions)
+@verbose_option
 @fail_on_option
-def build(logs: tuple[str, ...], out: str, fail_on: Any, **given: Any) -> None:
+def build(
+    logs: tuple[str, ...], out: str, verbose: bool, fail_on: Any, **given: Any
+) -> None:
     """Build the report of rollout LOGS or trainer metrics: files, folders, globs or URLs.
 
     \b
@@ -275,7 +285,7 @@ def build(logs: tuple[str, ...], out: str, fail_on: Any, **given: Any) -> None:
 
     report = build_report(logs, out, **given)
     if not given["quiet"]:
-        print_report(report)
+        print_report(report, verbose=verbose)
     if fail_on and report.verdict.reaches(fail_on):
         sys.exit(FAILED)
 

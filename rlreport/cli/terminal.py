@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, Field, replace
+from dataclasses import MISSING, Field
 from io import StringIO
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -14,6 +14,7 @@ import click
 from rlreport.errors import UsageError
 from rlreport.options import GaeOptions, ReadOptions, declared
 from rlreport.text.clean import REPLACEMENT, printable
+from rlreport.text.language import ENGLISH, Language
 from rlreport.text.messages import Joined, message, phrases, plural
 from rlreport.text.numbers import byte_size
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 
 LISTED = 10  # maximum number of unreadable lines, or of incomplete steps, to print
+MOST_LINES = 10  # maximum number of lines of a verdict unless --verbose prints all
 
 
 def say(line: str = "", *, err: bool = False) -> None:
@@ -59,17 +61,23 @@ def _json_character(character: str) -> str:
     return json.dumps(character)[1:-1]  # without quotation marks
 
 
-def print_report(report: Report) -> None:
+def print_report(report: Report, *, verbose: bool) -> None:
     """Print warnings and unreadable lines to stderr; then the verdict, the path and the sizes."""
     from rlreport.deliver.publish import page_at
     from rlreport.tables import counted_responses
+    from rlreport.text.messages import sentences
 
     translate = report.language.of
     for line in (*skipped_lines(report.tables), *_warnings(report.tables)):
         say(translate(line), err=True)
-    # Checks that could not run are in the report.
-    verdict = replace(report.verdict, not_run=[])
-    for line in (*report.left_out, *verdict_lines(verdict)):
+    left_out = [sentences(report.left_out)] if report.left_out else []
+    if verbose:
+        lines = verdict_lines(report.verdict, report.language)
+    else:
+        # Besides the verdict there are the path and what the report leaves out.
+        most = MOST_LINES - 1 - len(left_out)
+        lines = short_verdict_lines(report.verdict, report.language, most)
+    for line in (*lines, *left_out):
         say(translate(line))
     splits = report.tables.responses["validation"]
     if len(splits):
@@ -110,19 +118,77 @@ def _warnings(tables: Tables) -> list[str]:
     ]
 
 
-def verdict_lines(verdict: Verdict) -> list[str]:
-    """Return the verdict, then a line per finding, example, close limit, and check not run."""
-    lines = [line for line in (verdict.headline, verdict.course_text) if line]
+def short_verdict_lines(
+    verdict: Verdict, language: Language = ENGLISH, most: int = MOST_LINES
+) -> list[str]:
+    """Return up to ``most`` lines in a language: the verdict in four, findings, what was not run.
+
+    Findings that no other explains come first. A line counts those that have no line of their own.
+    """
+    from rlreport.check.four_lines import aligned, four_lines
+
+    lines = aligned(four_lines(verdict), language)
+    not_run = _not_run_line(verdict)
+    room = most - len(lines) - bool(not_run)
+    findings = sorted(verdict.findings, key=_importance)
+    if len(findings) > room or verdict.close or verdict.muted:
+        room -= 1  # for the line that counts the others
+    shown = findings[: max(0, room)]
+    rest = _rest_line(verdict, len(findings) - len(shown))
+    others = [*(_finding_line(one, "  ") for one in shown), rest, not_run]
+    return [*lines, *(language.of(line) for line in others if line)]
+
+
+def _importance(finding: ToldFinding) -> tuple[bool, int]:
+    """Return what findings are sorted by: those that no other explains come first."""
+    return finding.explained_by is not None, finding.severity.order
+
+
+def _rest_line(verdict: Verdict, findings: int) -> str:
+    """Return a line that counts what is not printed, of which ``findings`` are findings."""
+    close = len(verdict.close)
+    muted = len(verdict.muted)
+    counts = []
+    if findings:
+        counts.append(plural("{count} more", "{count} more", findings))
+    if close:
+        text = plural("{count} close to a limit", "{count} close to a limit", close)
+        counts.append(text)
+    if muted:
+        counts.append(plural("{count} muted", "{count} muted", muted))
+    if not counts:
+        return ""
+    return message("  + {counts} (--verbose prints all)", counts=phrases(counts))
+
+
+def _not_run_line(verdict: Verdict) -> str:
+    count = len(verdict.not_run)
+    if not count:
+        return ""
+    return plural(
+        "{count} check needs what is not logged",
+        "{count} checks need what is not logged",
+        count,
+    )
+
+
+def verdict_lines(verdict: Verdict, language: Language = ENGLISH) -> list[str]:
+    """Return the verdict in a language, all of it.
+
+    After its four lines there is a line per finding, example, close limit, and check not run.
+    """
+    from rlreport.check.four_lines import aligned, four_lines
+
+    lines: list[str] = []
     for finding in verdict.findings:
         # A finding that another one explains follows that one, and is indented below it.
         indent = "    " if finding.explained_by else "  "
         lines.append(_finding_line(finding, indent))
-        for line in _example_lines(finding):
-            # Below the finding's id, which follows its severity in 8 columns and a blank
-            lines.append(Joined("", [f"{indent}         ", line]))
+        if not finding.explained_by:
+            lines += _example_lines(finding)
     for close in verdict.close:
-        text = message("  close    {id}: {title}", id=close.id, title=close.title)
-        lines.append(text)
+        line = message("  close    {id}: {title}", id=close.id, title=close.title)
+        lines.append(line)
     for muted in verdict.muted:
         facts = {
             "id": muted.finding.id,
@@ -131,9 +197,26 @@ def verdict_lines(verdict: Verdict) -> list[str]:
         }
         lines.append(message("  muted    {id}: {reason} ({title})", **facts))
     for check in verdict.not_run:
-        text = message("  not run  {id}: needs {needs}", id=check.id, needs=check.needs)
-        lines.append(text)
-    return lines
+        line = message("  not run  {id}: needs {needs}", id=check.id, needs=check.needs)
+        lines.append(line)
+    return [*aligned(four_lines(verdict), language), *map(language.of, lines)]
+
+
+def _example_lines(finding: ToldFinding) -> list[str]:
+    """Return the excerpts that show a serious finding, one line each, or that none does."""
+    from rlreport.check.four_lines import example_text
+
+    if finding.severity == "info":
+        return []
+    lines = [
+        example_text(example)
+        for example in finding.evidence
+        if example.excerpt is not None  # else no text of it shows the finding
+    ]
+    if finding.unseen:
+        lines.append(finding.unseen_text)
+    # Below the finding's id, which follows its severity in 8 columns and a blank
+    return [Joined("", [" " * 11, line]) for line in lines]
 
 
 def _finding_line(finding: ToldFinding, indent: str) -> str:
@@ -148,27 +231,6 @@ def _finding_line(finding: ToldFinding, indent: str) -> str:
     return message(
         "{head}: {title} (since step {step})", **facts, step=finding.onset.step
     )
-
-
-def _example_lines(finding: ToldFinding) -> list[str]:
-    """Return the excerpts that show a serious finding, one line per response, or that none does.
-
-    A line such as ``'fine' → 'aaaa'`` also has the excerpt of a response from before the onset.
-    """
-    if finding.severity == "info" or finding.explained_by:
-        return []
-    lines = []
-    for example in finding.evidence:
-        if example.excerpt is None:  # no text of the response shows the finding
-            continue
-        text = repr(example.excerpt)
-        if example.before and example.before.excerpt is not None:
-            text = f"{example.before.excerpt!r} → {text}"
-        where = message("step {step}, response {n}", step=example.step, n=example.n)
-        lines.append(message("{where}: {text}", where=where, text=text))
-    if finding.unseen:
-        lines.append(finding.unseen_text)
-    return lines
 
 
 def skipped_lines(tables: Tables) -> list[str]:
@@ -221,6 +283,14 @@ fail_on_option = click.option(
     "--fail-on",
     type=click.Choice(["warning", "critical"]),
     help="Exit with status 1 if there is a finding of this severity or worse.",
+)
+
+
+verbose_option = click.option(
+    "-v",
+    "--verbose",
+    is_flag=True,
+    help="Print all findings with their examples, limits that are close, and checks not run.",
 )
 
 

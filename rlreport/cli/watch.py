@@ -32,7 +32,9 @@ def duration(value: str) -> float:
 
 @click.command(
     cls=BuildCommand,
-    params=[param for param in build.params if param.name != "in_progress"],
+    params=[
+        param for param in build.params if param.name not in ("in_progress", "verbose")
+    ],
 )
 @click.option(
     "--every",
@@ -156,6 +158,7 @@ def _build(logs: tuple[str, ...], out: str, given: dict[str, Any]) -> Report | N
     """
     from rlreport.api import build as build_report
     from rlreport.tables import counted_responses
+    from rlreport.text.messages import sentences
 
     quiet = given["quiet"]
     now = time.strftime("%H:%M:%S")
@@ -170,5 +173,7 @@ def _build(logs: tuple[str, ...], out: str, given: dict[str, Any]) -> Report | N
         newest = tables.steps["step"].iloc[-1]
         splits = tables.responses["validation"]
         responses = f", {counted_responses(splits)}" if len(splits) else ""
-        say(f"{now}  step {newest}{responses}: {report.verdict.sentence}")
+        verdict = sentences([report.verdict.what, report.verdict.next])
+        verdict = report.language.of(verdict)
+        say(f"{now}  step {newest}{responses}: {verdict}")
     return report

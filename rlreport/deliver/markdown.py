@@ -62,8 +62,11 @@ def pictures(report: Deliverable, most: int, *, width: int) -> list[Chart]:
     language = report.options.language
 
     def drawn() -> list[Chart]:
-        charts = language.of(report.summary().charts()[:most])
-        return [replace(c, png=png(c, width, language.font)) for c in charts]
+        charts = language.of(report.summary().charts(width)[:most])
+        return [
+            chart if chart.png else replace(chart, png=png(chart, width, language.font))
+            for chart in charts
+        ]
 
     # A report may be written several times, with less and less detail.
     return report.once(("pictures", most, width), drawn)

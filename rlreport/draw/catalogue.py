@@ -16,8 +16,14 @@ from rlreport.check.run import Run
 from rlreport.check.series import Series, SeriesSource
 from rlreport.columns import STEP
 from rlreport.draw.chart import Chart, PageSlot, Scale, drawable, on_one_scale
-from rlreport.draw.curves import ChartStyle, DrawnCurve, Frame, curve_chart, floats
+from rlreport.draw.curves import (
+    ChartStyle,
+    DrawnCurve,
+    curve_chart,
+    floats,
+)
 from rlreport.draw.events import DrawnEvent, events_to_draw
+from rlreport.draw.frame import Focus, Frame
 from rlreport.draw.run_charts import (
     distribution_charts,
     ending_charts,
@@ -329,10 +335,12 @@ def overview_charts(
     tables: Tables,
     findings: Sequence[ToldFinding] = (),
     courses: Sequence[Course] = (),
+    focus: tuple[float, float] | None = None,
 ) -> list[Chart]:
     """Return the charts of OVERVIEW with data.
 
-    The steps of ``findings`` are shaded on them, and the events of ``courses`` are marked.
+    The steps of ``findings`` are shaded on them, and the events of ``courses`` are marked. The
+    chart that shows the first finding, which is the lead, is limited to the steps of ``focus``.
     """
     if tables.steps.empty:
         return []
@@ -343,18 +351,42 @@ def overview_charts(
     frame = Frame(floats(tables.steps, "step"), findings, courses=courses)
     # The tables of ``Run`` have training responses only, which the functions of OVERVIEW expect.
     training = replace(run.tables, steps=tables.steps)
-    charts: dict[str, Chart] = {}
-    for entry in OVERVIEW:
-        entry_charts: Iterable[Chart | None]
+
+    def charts_of(entry: CurveChart | ChartMaker, frame: Frame) -> Iterator[Chart]:
+        """Yield the charts of an entry with data."""
+        found: Iterable[Chart | None]
         if isinstance(entry, CurveChart):
-            entry_charts = _curve_charts(tables, run, frame, entry)
+            found = _curve_charts(tables, run, frame, entry)
         else:
-            entry_charts = entry(training, frame)
-        for chart in entry_charts:
+            found = entry(training, frame)
+        for chart in found:
+            if chart is not None:
+                yield _add_description(chart, tables.sample_note)
+
+    charts: dict[str, Chart] = {}
+    entries: dict[str, CurveChart | ChartMaker] = {}
+    for entry in OVERVIEW:
+        for chart in charts_of(entry, frame):
             # Of several charts with the same name, the first is drawn.
-            if chart is not None and chart.name not in charts:
-                charts[chart.name] = _add_description(chart, tables.sample_note)
+            if chart.name not in charts:
+                charts[chart.name] = chart
+                entries[chart.name] = entry
+    if focus is None or not findings:
+        return list(charts.values())
+    leading = _leading_chart(findings, _by_names(charts.values()), findings[0].id)
+    if leading is not None:
+        name = leading.name
+        frame = replace(frame, focus=Focus(name, focus))
+        again = charts_of(entries[name], frame)
+        charts[name] = next(chart for chart in again if chart.name == name)
     return list(charts.values())
+
+
+def _by_names(charts: Iterable[Chart]) -> dict[str, Chart]:
+    """Return the charts by name, and by subject: of several with one subject, the first."""
+    found = list(charts)
+    by_name = {chart.subject: chart for chart in reversed(found) if chart.subject}
+    return by_name | {chart.name: chart for chart in found}
 
 
 def _with_metric_steps(tables: Tables) -> Tables:
@@ -373,9 +405,8 @@ def arranged(
     Visible are the charts of findings but notes, those of the lead finding first, then those in
     USUAL; all others are collapsed. ``lead`` is the id of the lead finding.
     """
-    # Findings name a chart, or the subject of one; of several charts with one subject, the first.
-    chart_of = {chart.subject: chart for chart in reversed(charts) if chart.subject}
-    chart_of |= {chart.name: chart for chart in charts}
+    # Findings name a chart, or the subject of one.
+    chart_of = _by_names(charts)
     serious = [f for f in findings if f.severity != "info"]
     serious.sort(key=lambda finding: finding.id != lead)  # the lead finding first
     # Names of visible charts -> their section, in page order

@@ -316,6 +316,11 @@ class Chart:
     smoothed: bool = (
         False  # whether curves are smoothed, with the logged values behind them
     )
+    # first and last step that are shown, if they are those around an event, else None
+    focus: tuple[float, float] | None = None
+    whole: str = (
+        ""  # the first curve over all steps as an SVG, if the chart has a focus
+    )
     png: bytes = b""  # picture for mail and Markdown, b"" until it is drawn
 
     def sized(self, size: str) -> Chart:

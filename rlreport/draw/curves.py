@@ -11,8 +11,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from rlreport.check.course import Course
-from rlreport.check.finding import Severity, ToldFinding
 from rlreport.draw.chart import (
     Axis,
     Chart,
@@ -31,8 +29,9 @@ from rlreport.draw.chart import (
     varies,
 )
 from rlreport.draw.events import DrawnEvent, Rule, rules_of
+from rlreport.draw.frame import Frame, Mark
 from rlreport.draw.theme import INTERACTION, LIGHT, LINE, PALETTE, VALUE_FORMAT, Spec
-from rlreport.figures.ragged import Floats, Ints, spans
+from rlreport.figures.ragged import Floats, Ints
 from rlreport.text.messages import clauses, message, plural, sentences
 from rlreport.text.numbers import written
 
@@ -64,8 +63,6 @@ _FREE_CHARACTERS = 6
 # Minimum number of characters of a name: they fit into 150 pixels if fewer are kept free
 _LEAST_CHARACTERS = 22
 LABEL_GAP = 13  # Minimum vertical distance of two curve labels, in pixels
-# A step axis that spans fewer steps than this has ticks at whole steps only
-MANY_STEPS = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,78 +250,6 @@ def _sparkline_heights(values: Floats) -> Floats:
     return _MARGIN + (1.0 - fractions) * (_HEIGHT - 2 * _MARGIN)
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
-    """Step axis and findings that all charts over steps of one page share."""
-
-    steps: Floats  # float64 (S,), ascending
-    # findings to mark on the charts that they refer to
-    findings: Sequence[ToldFinding] = ()
-    # first and last step of the axis, None for those of ``steps``
-    within: tuple[float, float] | None = None
-    # courses whose events are marked on the charts of their quantities
-    courses: Sequence[Course] = ()
-
-    @property
-    def extent(self) -> tuple[float, float]:
-        """Limits of the axis: ``within``, or first and last step, widened if too close."""
-        if self.within is not None:
-            return self.within
-        first = float(self.steps[0])
-        last = float(self.steps[-1])
-        # Half a step; beyond ±5e8 a billionth of the step, as rounding loses half a step near the
-        # largest step, 2**53.
-        half = max(0.5, abs(first) * 1e-9)
-        if last - first > half:
-            return (first, last)
-        return (first - half, last + half)
-
-    @property
-    def edges(self) -> Floats:
-        """Boundaries halfway between steps, and the axis limits at the ends; float64 (S + 1,)."""
-        first, last = self.extent
-        middles = (self.steps[1:] + self.steps[:-1]) / 2
-        return np.concatenate([[first], middles, [last]])
-
-    def axis(self, count: int | None = None) -> Axis:
-        """Return the x axis with about ``count`` ticks (None: as usual), or one per step if few."""
-        low, high = self.extent
-        if high - low < MANY_STEPS:
-            count = max(1, int(high - low))
-        return Axis(low, high, message("step"), format=",d", count=count)
-
-    def marks(self, chart: str) -> list[Mark]:
-        """Return a mark for each finding that refers to the chart and to a step on this axis.
-
-        ``chart`` is its name.
-        """
-        marks = []
-        for finding in self.findings:
-            if chart not in finding.charts:
-                continue
-            text = finding.name or finding.title
-            if finding.onset is None:
-                is_marked = np.isin(self.steps, finding.steps)
-            else:
-                # It lasts from its onset, without ``until`` to the end of the run.
-                last = np.inf if finding.until is None else finding.until
-                is_marked = (self.steps >= finding.onset.step) & (self.steps <= last)
-            # [start, end] of each block of marked steps, extended halfway to its neighbours: a step
-            # lies between the edges of its own index and of the next one.
-            blocks: list[list[float]] = self.edges[spans(is_marked)].tolist()
-            marks.append(Mark(finding.severity, finding.title, text, blocks))
-        return [mark for mark in marks if mark.spans]
-
-
-class Mark(NamedTuple):
-    """Steps to shade on a chart: those of a finding (detected problem)."""
-
-    severity: Severity  # sets the colour
-    title: str  # text of the tooltip
-    words: str  # text of the legend
-    spans: list[list[float]]  # [start, end] of each shaded range of steps
-
-
 def floats(table: pd.DataFrame, column: str) -> Floats:
     """Return a column as float64, NaN where missing; ``drawable`` replaces extreme values."""
     return drawable(table[column].to_numpy(dtype=np.float64, na_value=np.nan))
@@ -367,6 +292,30 @@ def curve_chart(
     logged = [curve for curve in logged if curve.has_line or curve.has_band]
     if not logged:
         return None
+    focused, shown = _focused(frame, name, logged)
+    if focused is frame:
+        return _curve_chart(
+            frame, name, title, logged, style, omitted=omitted, note=note
+        )
+    note = sentences([note, _focus_note(focused)])
+    chart = _curve_chart(focused, name, title, shown, style, omitted=omitted, note=note)
+    # Readers may zoom to other steps.
+    rows = _rows_of(_without_many_ranges(thinned(frame.steps, logged)))
+    spec = {**chart.spec, "data": {"values": rows}}
+    return replace(chart, spec=spec, focus=focused.extent)
+
+
+def _curve_chart(
+    frame: Frame,
+    name: str,
+    title: str,
+    logged: list[DrawnCurve],
+    style: ChartStyle,
+    *,
+    omitted: int,
+    note: str,
+) -> Chart:
+    """Return the chart of curves with a line or a band, without magnitudes that are too large."""
     thin = _without_many_ranges(thinned(frame.steps, logged))
     y = _value_axis(thin, style)
     # The mean of a spike and its neighbours would look like a plateau on a logarithmic axis.
@@ -375,9 +324,7 @@ def curve_chart(
     right = style.labels or 16  # 16: the default of ``fill``
     # Later rows are drawn on top of earlier ones: the most severe mark and the first curve.
     by_severity = sorted(marks, key=lambda mark: -mark.severity.order)
-    rows: list[dict[str, Any]] = []
-    for curve in reversed(thin.curves):
-        rows += _rows(thin.steps, curve)
+    rows = _rows_of(thin)
     drawn_rows = _smoothed_rows(rows, noisy)
     rules = rules_of(thin.named_events, frame.extent, right)
     layers = _layers(rows, noisy, by_severity, y)
@@ -413,6 +360,34 @@ def curve_chart(
         shaded=tuple((mark.severity, mark.words) for mark in marks),
         smoothed=bool(noisy),
     )
+
+
+def _focused(
+    frame: Frame, name: str, logged: list[DrawnCurve]
+) -> tuple[Frame, list[DrawnCurve]]:
+    """Return the frame and the curves within the focus, if it is that of this chart."""
+    focused = frame.within_focus(name)
+    if focused is frame:
+        return frame, logged
+    inside = np.isin(frame.steps, focused.steps)
+    curves = [curve.map(lambda values: values[inside]) for curve in logged]
+    curves = [curve for curve in curves if curve.has_line or curve.has_band]
+    if not curves or not curves[0].has_line:
+        return frame, logged
+    return focused, curves
+
+
+def _focus_note(frame: Frame) -> str:
+    low, high = frame.extent
+    return message("Steps {low:count}–{high:count} are shown.", low=low, high=high)
+
+
+def _rows_of(thin: ThinnedCurves) -> list[dict[str, Any]]:
+    """Return the rows of all curves; later ones are drawn on top, so the first curve is last."""
+    rows: list[dict[str, Any]] = []
+    for curve in reversed(thin.curves):
+        rows += _rows(thin.steps, curve)
+    return rows
 
 
 def _without_many_ranges(thin: ThinnedCurves) -> ThinnedCurves:

@@ -41,20 +41,20 @@ def draw(axes: Axes, marks: Iterable[str], description: str, language: Language)
     x, y = axes
     grid = []
     y_labels = []
-    for value, text in _ticks(y, _TICKS_Y):
+    for value, text in ticks(y, _TICKS_Y):
         height = _y_pixels(value, axes)
         line = math.floor(height + 0.5)  # on a whole pixel, so that it is sharp
         grid.append(f'<path d="M0,{line}h{PLOT_WIDTH}"/>')
         # As in ``vega_config``: 6 pixels from the axis, the baseline 3 below the tick.
-        y_labels.append(f'<text x="-6" y="{_number(height + 3)}">{text}</text>')
+        y_labels.append(f'<text x="-6" y="{number(height + 3)}">{text}</text>')
     x_labels = []
-    for value, text in _ticks(x, _TICKS_X):
-        place = _number(_x_pixels(value, axes))
+    for value, text in ticks(x, _TICKS_X):
+        place = number(_x_pixels(value, axes))
         x_labels.append(f'<text x="{place}" y="15">{text}</text>')
     # Lines of one pixel are sharp at half pixels, to which axes are moved by "translate(0.5, …)".
-    label = _escaped(description, language)
-    x_title = _escaped(x.title, language)
-    y_title = _escaped(y.title, language)
+    label = escaped(description, language)
+    x_title = escaped(x.title, language)
+    y_title = escaped(y.title, language)
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH["step"]} {HEIGHT["step"]}" '
         f'width="100%" role="img" aria-label="{label}" fill="none" font-size="{SMALL}">'
@@ -71,7 +71,7 @@ def draw(axes: Axes, marks: Iterable[str], description: str, language: Language)
     )
 
 
-def _escaped(text: str, language: Language) -> str:
+def escaped(text: str, language: Language) -> str:
     return escape(printable(language.of(text)))
 
 
@@ -91,7 +91,7 @@ def bars(axes: Axes, edges: Pair, ends: Pair, look: str) -> str:
     height = bottom - top
     rectangles = np.column_stack([left, top, width, height]).tolist()
     path = "".join(
-        f"M{_number(x)},{_number(y)}h{_number(w)}v{_number(h)}h{_number(-w)}Z"
+        f"M{number(x)},{number(y)}h{number(w)}v{number(h)}h{number(-w)}Z"
         for x, y, w, h in rectangles
     )
     return f'<path {look} shape-rendering="crispEdges" d="{path}"/>' if path else ""
@@ -101,16 +101,16 @@ def dots(axes: Axes, x: Floats, y: Floats) -> str:
     """Return SVG circles at the points (x, y), float64 (N,) each."""
     across = _x_pixels(x, axes).tolist()
     down = _y_pixels(y, axes).tolist()
-    radius = _number(_RADIUS)
+    radius = number(_RADIUS)
     circles = (
-        f'<circle cx="{_number(a)}" cy="{_number(b)}" r="{radius}"/>'
+        f'<circle cx="{number(a)}" cy="{number(b)}" r="{radius}"/>'
         for a, b in zip(across, down, strict=True)
     )
     return f'<g fill="var(--policy)" fill-opacity="0.5">{"".join(circles)}</g>'
 
 
 def zero_line(axes: Axes) -> str:
-    y = _number(_y_pixels(0.0, axes))
+    y = number(_y_pixels(0.0, axes))
     return (
         f'<path stroke="var(--muted)" stroke-dasharray="2,2" d="M0,{y}h{PLOT_WIDTH}"/>'
     )
@@ -119,7 +119,7 @@ def zero_line(axes: Axes) -> str:
 def legend(entries: Sequence[tuple[float, str, str]], language: Language) -> str:
     """Return a legend as SVG; ``entries``: (right end in pixels, text, CSS property without --)."""
     texts = (
-        f'<text x="{_number(x)}" y="-13" fill="var(--{colour})">{escape(language.of(text))}</text>'
+        f'<text x="{number(x)}" y="-13" fill="var(--{colour})">{escape(language.of(text))}</text>'
         for x, text, colour in entries
     )
     return f'<g text-anchor="end">{"".join(texts)}</g>'
@@ -138,12 +138,12 @@ def _fraction(values: Floats | float, axis: Axis) -> Floats:
     return np.asarray((values - axis.low) / (axis.high - axis.low))
 
 
-def _number(value: Floats | float) -> str:
+def number(value: Floats | float) -> str:
     text = f"{value:.1f}".removesuffix(".0")
     return "0" if text == "-0" else text
 
 
-def _ticks(axis: Axis, usual_count: int) -> list[tuple[float, str]]:
+def ticks(axis: Axis, usual_count: int) -> list[tuple[float, str]]:
     """Return the value and the label of each tick."""
     values, step = _tick_values(axis.low, axis.high, axis.count or usual_count)
     return [(value, _label(value, step, axis)) for value in values]

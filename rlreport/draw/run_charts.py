@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
@@ -12,6 +11,7 @@ import pandas as pd
 
 from rlreport.check.quantities import reward_parts
 from rlreport.check.run import Run
+from rlreport.check.subjects import CHART_OF_ROLE, IDENTIFIER
 from rlreport.columns import STEP
 from rlreport.draw.chart import (
     Chart,
@@ -25,7 +25,6 @@ from rlreport.draw.chart import (
 from rlreport.draw.curves import (
     ChartStyle,
     DrawnCurve,
-    Frame,
     Path,
     curve_chart,
     curves_of,
@@ -33,6 +32,7 @@ from rlreport.draw.curves import (
     path_chart,
 )
 from rlreport.draw.events import DrawnEvent, events_to_draw
+from rlreport.draw.frame import Frame
 from rlreport.draw.theme import PALETTE
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.figures.turns import ENDING_WORDS, several_endings
@@ -339,36 +339,6 @@ MOST_METRICS = 24
 MOST_ALONE = 200
 MOST_EXTRA_COLUMNS = 12  # maximum number of charts of extra columns
 DECADES = 1000.0  # Positive values whose range exceeds this factor are drawn on a logarithmic axis
-# Metric's role -> overview chart on the same subject; findings refer to charts by that name
-CHART_OF_ROLE = {
-    "kl": "kl",
-    "kl_token": "kl",
-    "entropy": "surprisal",
-    "length": "length",
-    "truncated": "eos",
-    "ratio": "mismatch",
-    "clip_fraction": "mismatch",
-    "grad_norm": "gradient_norm",
-    "learning_rate": "learning_rate",
-    "explained_variance": "explained_variance",
-    "mismatch_k3": "mismatch",
-    "mismatch_lagged": "mismatch",
-    "mismatch_prob": "mismatch",
-    "mismatch_ratio": "mismatch",
-    "ess": "mismatch",
-    "zero_variance": "groups",
-    "failed": "failed_rollouts",
-    "turn_limit": "turns",
-    "tool_calls": "tool_calls",
-    "tool_errors": "tool_errors",
-    "lag": "lag",
-    "dropped": "dropped",
-}
-
-# Matches names of ids, indices, hashes and seeds: a chart of their means is meaningless
-_IDENTIFIER = re.compile(
-    r"(^|[/_. -])(ids?|idx|index|indices|uu?id|guid|hash|seed|line_?(no|number)?)$|[a-z]I[dD]$"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -429,11 +399,11 @@ def small_multiples(tables: Tables, frame: Frame) -> Iterator[Chart]:
                 if is_metrics and course.is_of("metrics", name):
                     events = events_to_draw(course)
             chart = curve_chart(
-                Frame(group.steps, findings, extent),
+                Frame(group.steps, findings, extent, focus=frame.focus),
                 group.prefix + key,
                 label(name, 80),
                 [DrawnCurve(group.prefix + key, name, values, events=events)],
-                ChartStyle(group.axis, scale=_scale(values), labels=0),
+                ChartStyle(group.axis, scale=scale_of(values), labels=0),
             )
             if chart is None:
                 continue
@@ -497,12 +467,12 @@ def _groups(tables: Tables) -> Iterator[_Group]:
 def _columns(table: pd.DataFrame, excluded_names: set[str]) -> dict[str, Floats]:
     columns = {}
     for name in map(str, table):
-        if name not in excluded_names and not _IDENTIFIER.search(name):
+        if name not in excluded_names and not IDENTIFIER.search(name):
             columns[name] = floats(table, name)
     return columns
 
 
-def _scale(values: Floats) -> Scale:
+def scale_of(values: Floats) -> Scale:
     """Return "log" for positive values over more than DECADES, "linear" for others."""
     low = float(np.nanmin(values))
     high = float(np.nanmax(values))

@@ -113,6 +113,12 @@ def png(chart: Chart, width: int, font: str = FONT) -> bytes:
     return picture
 
 
+def svg_png(drawing: str) -> bytes:
+    """Return an SVG of our own as PNG, DENSITY pixels for each of its own."""
+    picture: bytes = _vl_convert().svg_to_png(drawing, scale=DENSITY)
+    return picture
+
+
 def _svg(specification: str) -> ET.Element:
     return ET.XML(_convert("vega_to_svg", specification, allowed_base_urls=[]))
 

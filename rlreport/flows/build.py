@@ -15,7 +15,9 @@ from markupsafe import Markup
 from rlreport.about.card import Card, run_card
 from rlreport.about.several_runs import several_runs
 from rlreport.check import Thresholds, judge, load_thresholds
+from rlreport.check.advice import setup_of
 from rlreport.check.finding import Finding
+from rlreport.check.four_lines import aligned, four_lines
 from rlreport.check.judge import with_excerpts
 from rlreport.check.registry import refuse_unknown
 from rlreport.check.run import Run
@@ -51,6 +53,7 @@ from rlreport.read.rollouts import Rollouts
 from rlreport.system.stores import shown
 from rlreport.system.workers import Progress, Workers, release_memory
 from rlreport.tables import Note, NoteKind, Tables
+from rlreport.text.clean import printable
 from rlreport.text.language import ENGLISH, Language
 
 
@@ -71,11 +74,18 @@ class Report:
     figures: Sequence[KeyFigure] = field(default=(), repr=False)
     language: Language = ENGLISH  # language of the report
 
+    def __repr__(self) -> str:
+        """Return the verdict in four lines, and the path of the report."""
+        lines = aligned(four_lines(self.verdict), self.language)
+        return "\n".join(printable(line) for line in (*lines, str(self.out)))
+
     def _repr_html_(self) -> str:
-        """Return the verdict and the path of the report as HTML, for notebooks."""
-        texts = self.language.of([self.verdict.headline, self.verdict.course_text])
-        html = Markup('<p dir="auto"><strong>{}</strong> {}</p><p><code>{}</code></p>')
-        return html.format(*texts, str(self.out))
+        """Return the verdict in four lines and the path of the report as HTML, for notebooks."""
+        what, *others = self.language.of(four_lines(self.verdict))
+        html = Markup('<p dir="auto"><strong>{}</strong>').format(what.text)
+        for line in others:
+            html += Markup("<br><small>{}</small> {}").format(*line)
+        return html + Markup("</p><p><code>{}</code></p>").format(str(self.out))
 
 
 def build_report(
@@ -170,7 +180,9 @@ def _load_and_judge(
         name = "run"
     if options.in_progress:
         tables = tables.mark_in_progress()
-    judged, spreading = _judge(tables, rollouts, prepared.thresholds, options)
+    judged, spreading = _judge(
+        tables, rollouts, prepared.thresholds, prepared.card, options
+    )
     # Texts are read only if a chart of the user's functions takes them, and once for all. Their
     # rows are found now, before the samples are dropped.
     sampled_texts = cache(partial(_texts, _sampled_rows(tables), rollouts, options))
@@ -180,7 +192,8 @@ def _load_and_judge(
         judged = redacted_verdict(judged, redact)
         spreading = redacted_ngrams(spreading, redact)
         tables = redacted_tables(tables, redact)
-    verdict = with_texts(judged, tables.sample_note)
+    setup = setup_of(tables, prepared.card.entries)
+    verdict = with_texts(judged, tables.sample_note, setup)
     # The user's functions get the tables after redaction, and with it no texts (see ``_texts``).
     charts, chart_errors = custom_charts(
         prepared.chart_functions, tables, sampled_texts, quote=not options.redact
@@ -204,13 +217,11 @@ def check_logs(logs: Sequence[str | Path], options: BuildOptions) -> Verdict:
     progress = Progress(options.quiet, options.language)
     thresholds = _thresholds(options)
     with Workers(options.workers, options.ray) as workers:
-        card = _card(
-            logs, options
-        )  # only for ``_load``, so that its files are no unread logs
+        card = _card(logs, options)
         _, rollouts, tables = _load(logs, options, card, progress, workers)
         tables = _with_several_runs(logs, tables, options)
-        judged, _ = _judge(tables, rollouts, thresholds, options)
-    return with_texts(judged, tables.sample_note)
+        judged, _ = _judge(tables, rollouts, thresholds, card, options)
+    return with_texts(judged, tables.sample_note, setup_of(tables, card.entries))
 
 
 def _load(
@@ -284,10 +295,15 @@ def _card(logs: Sequence[str | Path], options: ReportOptions) -> Card:
 
 
 def _judge(
-    tables: Tables, rollouts: Rollouts, thresholds: Thresholds, options: BuildOptions
+    tables: Tables,
+    rollouts: Rollouts,
+    thresholds: Thresholds,
+    card: Card,
+    options: BuildOptions,
 ) -> tuple[Judged[Finding], SpreadingTexts]:
     """Return the judged run, and the texts that spread over its responses."""
-    run = Run(tables.without_step_in_progress(), thresholds)
+    complete = tables.without_step_in_progress()
+    run = Run(complete, thresholds, settings=card.entries)
     judged = with_excerpts(judge(run, muted=options.mute), tables.responses, rollouts)
     # Only the checks use how often each response has each text, which is large.
     return judged, replace(spreading_texts(run), counts={})

@@ -9,7 +9,7 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 from urllib.parse import quote
 
 from rlreport.comparison.saved import REPORT, report_about
@@ -210,4 +210,7 @@ def _entry(source: Source, root: Path) -> Listed:
         return Listed(name, href, about=None, why=safe_text(why))
     if about is None:
         return Listed(name, href, about=None, why="not a report of rlreport")
-    return Listed(name, href, about)
+    form: Literal["folder", "html", "zip"] = "folder"
+    if not path.is_dir():
+        form = "zip" if path.suffix.lower() == ".zip" else "html"
+    return Listed(name, href, about, form=form)

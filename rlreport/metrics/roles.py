@@ -330,6 +330,20 @@ def framework_of(metrics: Iterable[str]) -> str | None:
     return framework if key_counts[framework] > 1 else None
 
 
+def marked_frameworks(metrics: Iterable[str]) -> set[str]:
+    """Return the frameworks that two or more of the metrics belong to, and to no other.
+
+    Keys of one or two words do not count, see ``framework_of``.
+    """
+    counts: Counter[str] = Counter()
+    for name in metrics:
+        keys = _keys_of(name)
+        owners = {key.framework for key in keys}
+        if len(owners) == 1 and any(_is_long(key) for key in keys):
+            counts.update(owners)
+    return {framework for framework, count in counts.items() if count > 1}
+
+
 def _is_long(key: Key) -> bool:
     """Return whether a key has three words or more."""
     separators = re.findall("[/_]", _RUN.sub("", key.key))

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 from rlreport.draw.catalogue import arranged, overview_charts
 from rlreport.draw.chart import Chart
 from rlreport.draw.run_charts import token_charts
+from rlreport.draw.strips import whole
 from rlreport.draw.svg import drawn
 from rlreport.pages.context import RunReport
+from rlreport.pages.moved import focus_of_report, moved_of, moved_steps
 from rlreport.text.language import Language
 
 _DRAWN = "drawn charts"  # key in ``RunReport.memo``
@@ -31,12 +35,23 @@ def _page_charts(report: RunReport) -> PageCharts:
     run = report.run
     verdict = run.verdict
     lead = [finding for finding in verdict.findings if finding.id == verdict.lead]
-    charts = overview_charts(run.tables, lead, list(verdict.courses.values()))
+    focus = focus_of_report(report)
+    charts = overview_charts(run.tables, lead, list(verdict.courses.values()), focus)
     ordered = arranged(charts, verdict.findings, verdict.lead)
     return PageCharts(
-        overview=[*ordered, *run.own_charts],
+        overview=[*map(partial(_with_whole, report), ordered), *run.own_charts],
         tokens=token_charts(run.spreading.by_step) if run.has_responses else [],
     )
+
+
+def _with_whole(report: RunReport, chart: Chart) -> Chart:
+    """Return a chart; one of some steps with the curve over all steps."""
+    if chart.focus is None:
+        return chart
+    moved = moved_of(report)
+    steps = moved_steps(report, moved)
+    course = moved.figures[0].figure.course
+    return replace(chart, whole=whole(course, steps, chart.focus))
 
 
 def drawn_charts(report: RunReport) -> PageCharts:

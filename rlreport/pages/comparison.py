@@ -287,7 +287,7 @@ class ComparisonSummary:
     def view(self) -> ComparisonView:
         return self.pages.view
 
-    def charts(self) -> list[Chart]:
+    def charts(self, width: int) -> list[Chart]:
         return list(self.pages.charts)
 
     def markdown_values(self, detail: Detail) -> dict[str, Any]:

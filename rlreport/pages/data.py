@@ -15,6 +15,8 @@ import pandas as pd
 
 from rlreport import __version__
 from rlreport.check import findings_json
+from rlreport.check.registry import BY_ID
+from rlreport.check.verdict import Verdict
 from rlreport.comparison.data_file import METRICS_FILE, pack_table, response_data
 from rlreport.comparison.data_file import PATH as RESPONSES
 from rlreport.comparison.saved import REPORT
@@ -71,6 +73,7 @@ class DataView:
     notes: list[str]
     bad_lines: TableView
     sample: str  # note on sampling_note, "" without any
+    checks: TableView
     files: TableView
     metrics: TableView | None
     fields: TableView
@@ -91,6 +94,7 @@ def data_view(report: RunReport, addresses: Addresses) -> DataView:
         notes=notes,
         bad_lines=_bad_lines_table(tables),
         sample=sampling_note(tables),
+        checks=_checks_table(report.run.verdict),
         files=_files_table(tables),
         metrics=_metrics_table(tables.metrics_files) if tables.metrics_files else None,
         fields=_fields_table(tables),
@@ -173,6 +177,35 @@ def versions() -> tuple[tuple[str, str], ...]:
         ("Python", platform.python_version()),
         *((name, version(name)) for name in _PACKAGES),
     )
+
+
+def _checks_table(verdict: Verdict) -> TableView:
+    """Return the table of all checks with the outcome of each, and what it needs or is close to."""
+    outcomes: dict[str, tuple[str, str]] = {}
+    for finding in verdict.findings:
+        outcomes[finding.id] = message("found"), finding.title
+    for muted in verdict.muted:
+        outcomes[muted.finding.id] = message("muted"), muted.reason
+    for close in verdict.close:
+        outcomes[close.id] = message("close to its limit"), close.title
+    for check_id in verdict.passed:
+        outcomes[check_id] = message("found nothing"), ""
+    for check in verdict.not_run:
+        needs = message("Needs {needs}.", needs=check.needs)
+        outcomes[check.id] = message("not observable"), needs
+    columns: Columns = {
+        ColumnView("check", message("Check"), kind="text"): [
+            message(BY_ID[check_id].name) for check_id in outcomes
+        ],
+        ColumnView("outcome", message("Outcome"), kind="text"): [
+            outcome for outcome, _ in outcomes.values()
+        ],
+        ColumnView("detail", message("Detail"), kind="text"): [
+            detail for _, detail in outcomes.values()
+        ],
+        ColumnView("id", message("Name for --mute"), kind="token"): list(outcomes),
+    }
+    return table("checks", message("Checks"), columns, ids=outcomes)
 
 
 _NAME = ColumnView("name", message("File"), kind="text")

@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 
 from rlreport.check.course import Course, Quantity, course_of
+from rlreport.check.course_words import NAMES
 from rlreport.check.curve import Level
-from rlreport.check.sentence import NAMES, is_percentage
 from rlreport.check.series import Series
 from rlreport.columns import STEP, Column
 from rlreport.draw.curves import sparkline
@@ -112,7 +112,7 @@ def _run_figure(column: Column, course: Course, *, is_score: bool) -> KeyFigure:
     return KeyFigure(
         column.name,
         column.label,
-        "%" if is_percentage(course) else column.unit,
+        course.unit or column.unit,
         last,
         first if course.first != course.last else None,
         best if is_score and is_lower and course.top != course.first else None,

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from rlreport.check.finding import (
-    REFERENCE_REWARD,
-    Example,
-    Onset,
-    Severity,
-    ToldFinding,
+from rlreport.check.finding import Example, Onset, Severity, ToldFinding
+from rlreport.check.four_lines import (
+    evidence_text,
+    example_value,
+    finding_shown,
+    found_nothing_text,
+    not_logged_text,
+    other_examples,
+    place_text,
+    shown_example,
+    why_no_example,
 )
 from rlreport.check.limits import LimitKind, Tested
-from rlreport.check.registry import BY_ID
-from rlreport.check.verdict import Muted, Verdict
+from rlreport.check.verdict import FIRST_WORDS, Muted, Verdict
 from rlreport.draw.chart import evenly
 from rlreport.pages.page import Addresses
 from rlreport.pages.table import Link
@@ -23,10 +26,8 @@ from rlreport.text.messages import (
     listed,
     message,
     percent,
-    plural,
+    phrases,
     sentences,
-    translatable,
-    whole,
     with_unit,
 )
 
@@ -40,6 +41,8 @@ _OF_GRADER = frozenset(
         "right_answers_unpaid",
         "format_rewarded",
         "reward_part_dominance",
+        "unearned_gain",
+        "part_stays_zero",
     )
 )
 MOST_STEP_LINKS = 12  # Maximum number of steps that a finding links to
@@ -77,75 +80,113 @@ class FindingView:
     examples: list[ExampleView]
     unseen: str  # that no response read shows the finding, "" if one does
     charts: tuple[str, ...]  # names of charts that show the finding
-    folded: list[FindingView]  # findings that this one explains
-    related: str  # how many these are
+
+
+@dataclass(frozen=True, slots=True)
+class EvidenceView:
+    """What shows that the verdict is true."""
+
+    example: ExampleView | None
+    why_none: str  # why there is no example, "" if there is one
+    more: Link | None  # to the finding's other examples
+    text: str  # all of it as a line of text
 
 
 @dataclass(frozen=True, slots=True)
 class VerdictView:
-    """The verdict for templates; findings that another explains are in its ``folded``."""
+    """The verdict for templates: its four lines, then its findings and what was not found."""
 
     level: str
-    headline: str
+    word: str  # the level in a word, with which ``what`` usually begins
+    what: str
     course: str
+    evidence: EvidenceView
+    next: str
     lead: FindingView | None
-    others: list[FindingView]
+    causes: list[FindingView]  # further findings that no other explains
+    effects: list[FindingView]  # findings that another explains
     notes: list[FindingView]
-    findings: list[FindingView]  # all of these
     muted: list[Muted[ToldFinding]]
     close: list[str]
     not_observed: str
-    passed: list[str]
-    not_run: list[tuple[str, str]]  # name of a check, and what it needs
-    checks_run: str
+    counts: str  # how many checks found nothing, and how many need what is not logged
+    checks: Link  # to the list of all checks
+
+    @property
+    def what_after_word(self) -> str:
+        """What follows the level's word in ``what``; all of it if it does not begin with that."""
+        return self.what.removeprefix(self.word)
+
+    @property
+    def leading(self) -> list[FindingView]:
+        """The finding that leads, as a list that is empty without one."""
+        return [] if self.lead is None else [self.lead]
+
+    @property
+    def findings(self) -> list[FindingView]:
+        """All findings, in the order of the report."""
+        return [*self.leading, *self.causes, *self.effects, *self.notes]
 
 
 def verdict_view(verdict: Verdict, addresses: Addresses) -> VerdictView:
     """Return a verdict for templates, its findings with links into the report."""
     lead = None
-    others = []
+    causes = []
+    effects = []
     notes = []
     for finding in verdict.findings:
-        if finding.explained_by:  # shown within the finding that explains it
-            continue
-        view = finding_view(finding, addresses, verdict.effects_of(finding))
-        if lead is None and finding.id == verdict.lead:
-            lead = view
+        view = finding_view(finding, addresses)
+        if finding.explained_by:
+            effects.append(view)
+        elif lead is None and finding.id == verdict.lead:
+            lead = replace(view, examples=_further_examples(view, verdict))
         elif finding.severity == "info":
             notes.append(view)
         else:
-            others.append(view)
-    leading = [] if lead is None else [lead]
-    passed = [_check_name(check_id) for check_id in verdict.passed]
+            causes.append(view)
     return VerdictView(
         level=verdict.level,
-        headline=verdict.headline,
-        course=verdict.course_text,
+        word=FIRST_WORDS[verdict.level],
+        what=verdict.what,
+        course=verdict.course_sentence,
+        evidence=_evidence(verdict, addresses),
+        next=verdict.next,
         lead=lead,
-        others=others,
+        causes=causes,
+        effects=effects,
         notes=notes,
-        findings=[*leading, *others, *notes],
         muted=verdict.muted,
         close=[one.title for one in verdict.close],
         not_observed=listed(verdict.not_observed),
-        passed=passed,
-        not_run=[(_check_name(check.id), check.needs) for check in verdict.not_run],
-        checks_run=message(
-            "{passed}, {not_run:count} not applicable to this log",
-            passed=plural("{count} check passed", "{count} checks passed", len(passed)),
-            not_run=len(verdict.not_run),
-        ),
+        counts=phrases([found_nothing_text(verdict), not_logged_text(verdict)]),
+        checks=Link(message("list of checks"), addresses.page("data")),
     )
 
 
-def _check_name(check_id: str) -> str:
-    return message(BY_ID[check_id].name)
+def _further_examples(lead: FindingView, verdict: Verdict) -> list[ExampleView]:
+    """Return the examples of the lead without the one that the verdict shows."""
+    shown = verdict.evidence
+    if shown is None or shown.finding != lead.id:
+        return lead.examples
+    return lead.examples[: shown.item] + lead.examples[shown.item + 1 :]
 
 
-def finding_view(
-    finding: ToldFinding, addresses: Addresses, folded: Sequence[ToldFinding] = ()
-) -> FindingView:
-    """Return a finding for templates; ``folded``: the findings that it explains."""
+def _evidence(verdict: Verdict, addresses: Addresses) -> EvidenceView:
+    """Return the example that shows the verdict, or why there is none."""
+    text = evidence_text(verdict)
+    example = shown_example(verdict)
+    if example is None:
+        return EvidenceView(None, why_no_example(verdict), None, text)
+    finding = finding_shown(verdict)
+    others = other_examples(verdict)
+    more = None
+    if finding and others:
+        more = Link(others, addresses.finding(finding.id))
+    return EvidenceView(_example(example, addresses), "", more, text)
+
+
+def finding_view(finding: ToldFinding, addresses: Addresses) -> FindingView:
+    """Return a finding for templates."""
     onset = finding.onset
     since = None
     interval = ""
@@ -177,10 +218,6 @@ def finding_view(
         examples=[_example(example, addresses) for example in finding.evidence],
         unseen=finding.unseen_text,
         charts=finding.charts,
-        folded=[finding_view(other, addresses) for other in folded],
-        related=plural(
-            "{count} related finding", "{count} related findings", len(folded)
-        ),
     )
 
 
@@ -188,16 +225,6 @@ def _page_of(finding: ToldFinding, addresses: Addresses) -> Link | None:
     if finding.id not in _OF_GRADER:
         return None
     return Link(message("Grader"), addresses.page("grader"))
-
-
-# Unit in the plural -> in the singular, for the value 1
-_ONE = {
-    "tokens": translatable("token"),
-    "steps": translatable("step"),
-    "calls": translatable("call"),
-    "times in its step": translatable("time in its step"),
-    "occurrences": translatable("occurrence"),
-}
 
 
 def _tested_text(tested: Tested) -> str:
@@ -220,29 +247,10 @@ def _example(example: Example, addresses: Addresses) -> ExampleView:
     address = addresses.response(
         example.step, example.n, token=example.token, turn=example.turn
     )
-    text = message("step {step}, response {n}", step=example.step, n=example.n)
     before = example.before
     return ExampleView(
-        link=Link(text, address),
+        link=Link(place_text(example), address),
         excerpt=example.excerpt,
-        value=_example_value(example),
+        value=example_value(example),
         before=None if before is None else _example(before, addresses),
     )
-
-
-def _example_value(example: Example) -> str:
-    """Return an example's value in words; "" without a unit, as readers cannot interpret it."""
-    value = example.value
-    unit = example.unit
-    if value is None or not unit:
-        return ""
-    if unit.startswith("of "):  # a share
-        return with_unit(percent(value), message(unit))
-    number = whole(value) if value.is_integer() else figure(value)
-    if unit == "reward":
-        return message("reward {reward}", reward=number)
-    if unit == REFERENCE_REWARD:
-        return message("reward of the reference {reward}", reward=number)
-    if value == 1:
-        unit = _ONE.get(unit, unit)
-    return with_unit(number, message(unit))

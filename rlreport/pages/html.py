@@ -55,6 +55,7 @@ def environment(language: Language) -> jinja2.Environment:
         "script_json": script_json,
         # No escaping: our own drawing code has escaped all texts.
         "svg": lambda chart: Markup(chart.svg),
+        "whole": lambda chart: Markup(chart.whole),
         "chart_json": _chart_json,
         "chart_config": vega_config(),
     }

@@ -8,7 +8,7 @@ import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -32,14 +32,15 @@ from rlreport.draw.chart import Chart
 from rlreport.draw.curves import (
     ChartStyle,
     DrawnCurve,
-    Frame,
     curve_chart,
     curves_of,
     sparkline,
 )
+from rlreport.draw.frame import Frame
 from rlreport.draw.theme import PALETTE
 from rlreport.formats.logged import dicts
 from rlreport.metrics.roles import roles_of
+from rlreport.pages.page import Addresses
 from rlreport.pages.table import (
     Cell,
     Columns,
@@ -87,6 +88,7 @@ class Listed:
     # content of its ``report.json``, None if it cannot be read
     about: Mapping[str, Any] | None
     why: str = ""  # the reason why it cannot be read
+    form: Literal["folder", "html", "zip"] = "folder"
 
     @property
     def is_unread(self) -> bool:
@@ -117,11 +119,13 @@ _END_COLUMNS = (
     ColumnView("length", message("Length, end"), _LENGTH_UNIT, help=_LAST_WINDOW),
     ColumnView("steps", message("Steps"), written="count"),
 )
+_EVIDENCE = ColumnView("evidence", message("Evidence"), kind="link")
 _COLUMNS = (
     ColumnView("run", message("Run"), kind="link"),
     _GROUP,
     _VERDICT,
     ColumnView("sentence", message("What happened"), kind="text"),
+    _EVIDENCE,
     ColumnView("since", message("Since step"), help=_ONSET, written="count"),
     _FIRST,
     _BEST,
@@ -247,6 +251,9 @@ def _runs_table(
         if column == _GROUP:
             if any(group_names):
                 columns[column] = group_names
+        elif column == _EVIDENCE:
+            if any(run.row["evidence"].text for run in runs):
+                columns[column] = [run.row["evidence"] for run in runs]
         elif column not in _END_COLUMNS or column in end_columns:
             columns[column] = [run.row.get(column.key) for run in runs]
     columns |= _setting_columns([*settings], [run.settings for run in runs])
@@ -428,6 +435,7 @@ def _row(report: Listed, language: Language) -> dict[str, Any]:
             "place": report.place,
             "verdict": message("– cannot be read"),
             "sentence": report.why,
+            "evidence": Cell(""),
             "version": "",
             "trend": "",
             "rewards": (),
@@ -435,15 +443,26 @@ def _row(report: Listed, language: Language) -> dict[str, Any]:
     level, lead = verdict_of(about)
     word = FIRST_WORDS.get(level, _text(level))
     glyph = GLYPHS.get(level, GLYPHS["unjudged"])
-    courses = _courses(about)
-    rewards = _rewards(about)
     return {
         "place": report.place,
         "run": _text(about.get("run")) or report.place,
         "level": word,
         "verdict": message("{glyph} {level}", glyph=glyph, level=word),
-        "sentence": _sentence(about, language),
+        "sentence": Cell(_sentence(about, language), note=_next(about, language)),
+        "evidence": _evidence(report),
         "since": _number(section(lead or {}, "onset").get("step")),
+        **_figures(about),
+        "steps": _step_count(about),
+        "responses": _number(about.get("responses")),
+        "version": _text(about["generator"].get("version")),
+    }
+
+
+def _figures(about: Mapping[str, Any]) -> dict[str, Any]:
+    """Return column key -> value of a report's rewards and other quantities."""
+    courses = _courses(about)
+    rewards = _rewards(about)
+    return {
         "reward_first": _mean(courses, "reward", "first"),
         "reward_best": _mean(courses, "reward", "best"),
         "reward_last": _mean(courses, "reward", "last"),
@@ -452,9 +471,6 @@ def _row(report: Listed, language: Language) -> dict[str, Any]:
         "validation": _mean(courses, "validation", "last"),
         "kl": _mean(courses, "kl", "last"),
         "length": _mean(courses, "length", "last"),
-        "steps": _step_count(about),
-        "responses": _number(about.get("responses")),
-        "version": _text(about["generator"].get("version")),
     }
 
 
@@ -466,11 +482,53 @@ def _sentence(about: Mapping[str, Any], language: Language) -> str:
     level, lead = verdict_of(about)
     if language != ENGLISH:  # a report has its sentence in English alone
         return translatable_title(lead, _text(lead.get("title"))) if lead else ""
-    sentence = _text(section(about, "verdict").get("sentence"))
-    # It begins with the level: "Critical: …", "Healthy. …"
+    sentence = _text(section(about, "verdict").get("what"))
+    # It begins with the level: "Broken: …", "Healthy. …"
     word = FIRST_WORDS.get(level, _text(level))
     sentence = re.sub(rf"^{re.escape(word)}[^.:]*[.:]\s*", "", sentence)
     return sentence[:1].upper() + sentence[1:]
+
+
+def _next(about: Mapping[str, Any], language: Language) -> str:
+    """Return what to do, "" in another language: a report has that in English alone."""
+    if language != ENGLISH:
+        return ""
+    text = _text(section(about, "verdict").get("next"))
+    return message("Next: {text}", text=text) if text else ""
+
+
+def _evidence(report: Listed) -> Cell:
+    """Return the cell with a link to the response that shows the verdict, if there is one."""
+    assert report.about is not None
+    shown = section(section(report.about, "verdict"), "evidence")
+    for finding in dicts(report.about.get("findings")):
+        if finding.get("id") != shown.get("finding"):
+            continue
+        examples = dicts(finding.get("evidence"))
+        item = shown.get("item")
+        if isinstance(item, int) and 0 <= item < len(examples):
+            return _response_cell(report, examples[item])
+    return Cell("")
+
+
+def _response_cell(report: Listed, example: Mapping[str, Any]) -> Cell:
+    """Return the cell of a response; linked if the report is not zipped and has its step's page."""
+    numbers = [example.get(name) for name in ("step", "n", "token", "turn")]
+    step, n, token, turn = (one if isinstance(one, int) else None for one in numbers)
+    if step is None or n is None:
+        return Cell("")
+    text = message("step {step}, response {n}", step=step, n=n)
+    if report.about is None or report.form == "zip":
+        return Cell(text)
+    steps = section(report.about, "shown").get("steps")
+    pages = frozenset(steps if isinstance(steps, list) else ())
+    one_file = report.form == "html"
+    root = "" if one_file else report.href.removesuffix("index.html")
+    addresses = Addresses(pages, root, one_file)
+    href = addresses.response(step, n, token=token, turn=turn)
+    if href and one_file:
+        href = report.href + href
+    return Cell(text, href=href)
 
 
 def _step_count(about: Mapping[str, Any]) -> int:

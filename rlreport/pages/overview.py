@@ -21,6 +21,7 @@ from rlreport.pages.extremes import extreme_responses, extremes_table
 from rlreport.pages.figures import logged_part, run_figures, windows_in_words
 from rlreport.pages.findings import VerdictView, verdict_view
 from rlreport.pages.listed import STEP_LINK, columns_with_data
+from rlreport.pages.moved_view import MovedView, moved_view
 from rlreport.pages.page import Addresses, Page
 from rlreport.pages.table import (
     Columns,
@@ -82,6 +83,7 @@ class OverviewView:
     card: Mapping[str, str] | None
     warnings: str  # what readers must know of the logs before they read the verdict
     verdict: VerdictView
+    moved: MovedView | None
     lead: Chart | None  # chart of the verdict
     reward: Chart | None
     logged: str  # note below the chart of the reward
@@ -126,12 +128,14 @@ def _overview(
         metrics = tables.metrics.columns[1:]  # without the step
         advice = logging_advice(map(str, metrics))
     extremes = extreme_responses(report)
+    moved = moved_view(report)
     return OverviewView(
         summary=_summary(tables),
         notes=notes,
         card=card_view(run.card),
         warnings=_warnings(run),
         verdict=verdict_view(run.verdict, addresses),
+        moved=moved,
         lead=by_place.lead,
         reward=by_place.reward,
         logged=logged_part(run),

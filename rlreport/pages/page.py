@@ -71,6 +71,14 @@ class Addresses:
         """Return the address of the responses page with filters, e.g. ``state="min.reward=1"``."""
         return f"{self.page('responses')}{self._mark}{state}"
 
+    def finding(self, finding_id: str) -> str:
+        """Return the address of a finding on the overview."""
+        # A script on the overview opens what is folded around it.
+        if self.one_file:
+            return f"#/?finding={finding_id}"
+        page = self.page("overview") if self.root else ""
+        return f"{page}#finding={finding_id}"
+
     def file(self, path: str) -> str | None:
         """Return the address of a file, given its path in the folder; None in one file."""
         return None if self.one_file else self.root + path

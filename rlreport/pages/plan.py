@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from rlreport.check.finding import Example
 from rlreport.check.verdict import Verdict
 from rlreport.columns import RESPONSE
 from rlreport.errors import UnusableInputError
@@ -368,13 +369,19 @@ def choose(tables: Tables, verdict: Verdict, options: ReportOptions) -> list[Ste
 
 
 def _pinned(responses: pd.DataFrame, verdict: Verdict) -> dict[int, set[int]]:
-    """Return step -> n of the responses that findings cite or that are extremes of the run."""
+    """Return step -> n of the responses that the verdict cites or that are extremes of the run."""
     steps = responses["step"].to_numpy()
     numbers = responses["n"].to_numpy()
     pinned: dict[int, set[int]] = {}
+    cited: list[Example] = []
     for finding in verdict.findings:
-        for example in finding.shown:
-            pinned.setdefault(example.step, set()).add(example.n)
+        cited += finding.shown
+    if verdict.pair:
+        cited.append(verdict.pair)
+        if verdict.pair.before:
+            cited.append(verdict.pair.before)
+    for example in cited:
+        pinned.setdefault(example.step, set()).add(example.n)
     for extreme in extremes(responses):
         step = int(steps[extreme.row])
         pinned.setdefault(step, set()).add(int(numbers[extreme.row]))

@@ -326,7 +326,8 @@ def redacted_verdict(verdict: Judged[Finding], redact: Redactor) -> Judged[Findi
         return value
 
     muted = [replace(muted, finding=hidden(muted.finding)) for muted in verdict.muted]
-    return replace(verdict, findings=list(map(hidden, verdict.findings)), muted=muted)
+    findings = list(map(hidden, verdict.findings))
+    return replace(verdict, findings=findings, muted=muted, pair=hidden(verdict.pair))
 
 
 def redacted_ngrams(spreading: SpreadingTexts, redact: Redactor) -> SpreadingTexts:

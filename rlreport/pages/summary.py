@@ -16,6 +16,7 @@ from rlreport.pages.context import RunReport
 from rlreport.pages.extremes import ExtremeResponse, extreme_responses
 from rlreport.pages.figures import run_courses
 from rlreport.pages.listed import listed_prompt
+from rlreport.pages.moved_view import moved_picture
 from rlreport.pages.overview import OverviewView, overview_in_short
 from rlreport.pages.table import TableView
 from rlreport.read.rollouts import Rollout
@@ -49,8 +50,11 @@ class Summary(Protocol):
     def plain_notes(self) -> str:
         """The author's notes for a mail's text, "" without any."""
 
-    def charts(self) -> list[Chart]:
-        """Return the charts, the most important first; pictures are made of some."""
+    def charts(self, width: int) -> list[Chart]:
+        """Return the charts, the most important first; pictures are made of some.
+
+        One that already is a picture is ``width`` CSS pixels wide.
+        """
 
     def markdown_values(self, detail: Detail) -> dict[str, Any]:
         """Return the values of the template of Markdown besides ``view``."""
@@ -140,8 +144,8 @@ class RunSummary:
     def plain_notes(self) -> str:
         return plain_notes(self.report.run.author_notes)
 
-    def charts(self) -> list[Chart]:
-        """Return the usual charts and those of findings, in the order of the overview.
+    def charts(self, width: int) -> list[Chart]:
+        """Return what moved, then the usual charts and those of findings, in page order.
 
         A chart of trainer metrics has a name of its own. It stands in for the chart that is named
         as its subject if the run has no such chart.
@@ -154,7 +158,9 @@ class RunSummary:
         found = [c for c in charts if c.name in names or c.subject in missing]
         # Sorting is stable: in each place the charts keep the order of the overview.
         places = get_args(PageSlot)
-        return sorted(found, key=lambda chart: places.index(chart.place))
+        found.sort(key=lambda chart: places.index(chart.place))
+        picture = moved_picture(self.report, width)
+        return found if picture is None else [picture, *found]
 
     def markdown_values(self, detail: Detail) -> dict[str, Any]:
         """Return what ``markdown.md`` shows besides ``view``, as much of it as ``detail`` says."""

@@ -64,6 +64,7 @@ class Cell(NamedTuple):
     exact: str = ""  # text on hover: the exact value, or why it is missing
     bar: int = 0  # length of a bar behind the number, in twentieths of the cell's width
     href: str | None = None  # address that the cell's text links to
+    note: str = ""  # muted text below the text, in a column of texts
 
 
 @dataclass(frozen=True, slots=True)

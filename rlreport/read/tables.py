@@ -138,8 +138,9 @@ LEAST_LIMIT = 4
 def _set_endings(columns: Columns, turns: Floats) -> None:
     """Set ``ending``, ``finished`` and ``at_turn_limit`` from logged reasons, or infer them."""
     _forget_put_end_tokens(columns)
+    is_inferred = columns["finish_source"] != FinishSource.REASON
     _forget_absent_end_tokens(columns)
-    _infer_token_limit(columns, turns)
+    _infer_token_limit(columns, turns, is_inferred)
     _infer_turn_limit(columns, turns)
     # Before the endings below, which come from the last token or the text: these tell no turns.
     columns["at_turn_limit"] = _at_turn_limit(columns, turns)
@@ -187,13 +188,25 @@ LEAST_TOKENS = 16
 ROUND_NUMBERS = (8, 10)
 # ... and of more than those that are shorter by less than this part
 NEAR_LIMIT = 0.1
+# If all responses of that length end with an end token, it has to be a number that only people
+# choose: answers of one form may all have 40 tokens
+LEAST_PLAIN = 64
+PLAIN_NUMBERS = (32, 50)
 
 
-def _infer_token_limit(columns: Columns, turns: Floats) -> None:
-    """Set ``finished`` where nothing logged tells it, if lengths pile up at a limit of tokens.
+def _infer_token_limit(
+    columns: Columns, turns: Floats, is_inferred: NDArray[np.bool_]
+) -> None:
+    """Set ``finished`` where no logged reason does, if lengths pile up at a limit of tokens.
 
-    Responses of exactly that length are cut off, shorter ones finished. Conversations are left
-    out, as their limit may be one of each turn.
+    Responses of exactly that length are cut off, also if a trainer put an end token there. Shorter
+    ones finished, where nothing tells. Conversations are left out, as their limit may be one of
+    each turn.
+
+    Args:
+        columns: of the response table.
+        turns: number of turns, (rows,).
+        is_inferred: whether no reason is logged, bool (rows,).
     """
     tokens = columns.get("response_tokens")
     if tokens is None:
@@ -202,13 +215,24 @@ def _infer_token_limit(columns: Columns, turns: Floats) -> None:
     environment = columns.get("env_tokens", np.zeros(len(length)))
     is_single = ~(turns > 1) & ~(environment.astype(np.float64) > 0)
     finished = columns["finished"]
+    # An end token that the policy probably sampled is none that was put.
+    was_sampled = columns.get("end_logp", np.full(len(length), np.nan)) >= UNLIKELY_END
     for role in np.unique(columns["validation"]):
         # Training, validation and branches may have limits of their own.
         of_role = (columns["validation"] == role) & is_single & np.isfinite(length)
         limit = _token_limit(length[of_role])
+        if limit is None:
+            continue
         is_unknown = of_role & np.isnan(finished.astype(np.float64))
-        if limit is not None:
-            finished[is_unknown] = length[is_unknown] < limit
+        finished[is_unknown] = length[is_unknown] < limit
+        at_limit = of_role & is_inferred & (length == limit)
+        if (finished[at_limit] == 0).any() or _is_plain_limit(limit):
+            finished[at_limit & ~was_sampled] = 0.0
+
+
+def _is_plain_limit(limit: float) -> bool:
+    """Return whether a length alone tells that it is a limit, and no answer's usual length."""
+    return limit >= LEAST_PLAIN and any(limit % size == 0 for size in PLAIN_NUMBERS)
 
 
 def _token_limit(lengths: Floats) -> float | None:

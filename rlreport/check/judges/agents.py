@@ -16,6 +16,7 @@ from rlreport.check.laws import blocks
 from rlreport.check.limits import EOS, Limit, LimitKind, Limits
 from rlreport.check.run import Run, fall_onset
 from rlreport.check.series import MIN_STEPS, Series
+from rlreport.check.settings import SettingKind, higher, see
 from rlreport.figures.ragged import Floats
 from rlreport.figures.rounding import change
 from rlreport.figures.turns import ERROR_KINDS, Ending
@@ -201,6 +202,7 @@ unparsed_calls = Check(
     why="A call that is not run teaches nothing about the tool; the policy may stop calling.",
     suggestion="Compare the calls with what the parser reads, and check whether the token limit "
     "cuts them off.",
+    advice=see(SettingKind.LENGTH_LIMIT),
     source=AGENTS,
     explains=("tool_disuse", "void_turns", "reward_stalled", *FALLS),
 )
@@ -532,6 +534,7 @@ void_turns = Check(
     suggestion="Exclude these conversations from the loss (SimpleTIR), and check whether the "
     "token limit is too low.",
     turn=_is_void,
+    advice=see(SettingKind.LENGTH_LIMIT),
 )
 
 
@@ -575,6 +578,8 @@ turn_limit = Check(
     statement="{share:percent} of conversations hit the turn limit",
     why="A conversation that is stopped has no answer to judge.",
     suggestion="Allow more turns, reward early answers, or mask stopped conversations in the loss.",
+    advice=higher(SettingKind.TURN_LIMIT),
+    otherwise="Reward early answers, or mask stopped conversations in the loss.",
     explains=("reward_stalled", "diversity_collapse", *FALLS),
 )
 
@@ -610,5 +615,7 @@ unclosed_thinking = Check(
     statement="thinking never ends in {share:percent} of responses that think",
     why="Such a response has no final answer, so its reward judges an unfinished text.",
     suggestion="Allow more tokens, penalise length, or leave these responses out of the loss.",
+    advice=higher(SettingKind.LENGTH_LIMIT),
+    otherwise="Penalise length, or leave these responses out of the loss.",
     explains=("missing_eos",),
 )

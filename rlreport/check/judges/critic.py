@@ -15,6 +15,7 @@ from rlreport.check.laws import Figure, figures_by_block, found_in_blocks
 from rlreport.check.limits import Limit, LimitKind, Limits
 from rlreport.check.quantities import LimitedFigure
 from rlreport.check.run import Run
+from rlreport.check.settings import SettingKind, higher, lower
 from rlreport.check.windows import TINY, Window
 from rlreport.figures.grouped import Grouped
 from rlreport.figures.ragged import Floats
@@ -94,6 +95,8 @@ _RETURNS = (("return", "value_error"), ("mc_return", "mc_error"))
     statement="the critic does not follow the returns (explained variance {explained:short})",
     why="Advantages are returns less values: a critic worse than a constant only adds noise.",
     suggestion="Warm the critic up, lower its learning rate, clip values or normalise returns.",
+    advice=lower(SettingKind.CRITIC) + higher(SettingKind.CRITIC_WARMUP),
+    otherwise="Clip values or normalise returns.",
     explains=FAILURES,
 )
 def value_divergence(check: Check, run: Run) -> Result:

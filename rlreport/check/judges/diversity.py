@@ -19,6 +19,7 @@ from rlreport.check.fit import deviate
 from rlreport.check.limits import LMFLOW, Limit, LimitKind, Limits, Tested
 from rlreport.check.means import mean
 from rlreport.check.run import Run, once_per_run
+from rlreport.check.settings import SettingKind, also, enabled, higher, lower
 from rlreport.check.windows import Trend
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.tables import TextSample
@@ -89,6 +90,9 @@ def _alike_title(facts: Facts) -> str:
     statement="texts become repetitive",
     why="A policy that says one thing to every prompt has stopped answering them.",
     suggestion="Raise the KL coefficient, the entropy bonus or the temperature; fix the reward.",
+    advice=higher(SettingKind.KL, SettingKind.ENTROPY, SettingKind.TEMPERATURE),
+    rules_out=lower(SettingKind.TEMPERATURE),
+    otherwise="Fix the reward, and go back to a checkpoint before the fall.",
     explains=("entropy_collapse", "reward_stalled", "watched_reward_fall"),
     trend=True,
 )
@@ -319,6 +323,9 @@ class _TemplateCollapse(Limits):
     statement="only {end:percent} of responses still depend on their prompts",
     why="Entropy looks fine, but the policy writes the same phrases whatever it is asked.",
     suggestion="Drop groups of low reward variance; lower the KL and entropy coefficients.",
+    advice=enabled(SettingKind.GROUP_FILTER)
+    + lower(SettingKind.KL, SettingKind.ENTROPY),
+    otherwise="Choose prompts whose responses earn different rewards.",
     source=RAGEN_2,
     explains=("reward_stalled", "group_std_fall"),
     needs_also="texts of two or more responses to each of several prompts per step",
@@ -462,6 +469,8 @@ class _LanguageDrift(Limits):
     statement="{share:percent} of responses leave the prompt's language",
     why="The reward does not require the prompt's language.",
     suggestion="Add a reward for the prompt's language, or a KL penalty.",
+    advice=also(*higher(SettingKind.KL)),
+    before_setting="Add a reward for the prompt's language.",
     source="DeepSeek-R1 (language mixing); LMFlow post on PPO training",
     explains=("diversity_collapse", "length_collapse", "watched_reward_fall"),
     trend=True,

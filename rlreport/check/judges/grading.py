@@ -26,6 +26,7 @@ from rlreport.check.limits import Limit, LimitKind, Limits
 from rlreport.check.means import mean
 from rlreport.check.progress import SAME_REWARD
 from rlreport.check.run import Run, once_per_run
+from rlreport.check.settings import SettingKind, see
 from rlreport.check.windows import Window
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.figures.significance import share_difference_z
@@ -67,6 +68,7 @@ class _BestRewardGone(Limits):
     statement="the best reward is hardly earned any more, though the mean rises",
     why="Doing nothing pays better than trying: the policy avoids penalties and solves less.",
     suggestion="Make the penalty of a failed try smaller, or the reward of a success larger.",
+    advice=see(SettingKind.GRADER),
     of_reward=True,
     trend=True,
 )
@@ -194,6 +196,7 @@ class EqualResponses(NamedTuple):
     why="The advantage of such a response is noise of the grader, or rewards were mixed up.",
     suggestion="Grade these responses again: time limits, a judge's temperature, state of the "
     "grader.",
+    advice=see(SettingKind.GRADER),
     explains=("reward_stalled",),
 )
 def grader_inconsistent(check: Check, run: Run) -> Result:

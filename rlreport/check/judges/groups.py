@@ -19,6 +19,7 @@ from rlreport.check.means import mean
 from rlreport.check.quantities import LimitedFigure
 from rlreport.check.run import ROUNDING, Run, fall_onset, has
 from rlreport.check.series import Series
+from rlreport.check.settings import SettingKind, also, enabled, higher, see
 from rlreport.figures.ragged import Ints
 from rlreport.figures.rounding import change
 from rlreport.read.grades import Missing
@@ -102,6 +103,7 @@ def _missing_statement(facts: Facts) -> str:
     statement=_missing_statement,
     why="A failed grade that counts as 0 gives the others of its group an unearned advantage.",
     suggestion="Grade again, or mask these responses in the loss; look at the judge's time limits.",
+    advice=see(SettingKind.GRADER),
     whole_run=True,
 )
 def missing_grades(check: Check, run: Run) -> Result:
@@ -178,6 +180,20 @@ def _facts_of_missing_grades(run: Run, kinds: Ints) -> Facts:
     }
 
 
+# Settings that name the estimator of advantages, by the last part of their names
+_ESTIMATORS = ("adv_estimator", "advantage_estimator", "loss_type")
+# Values of such settings whose baseline is not the mean of the group, so that a group of equal
+# rewards has a gradient, too: verl, OpenRLHF, slime, NeMo-RL and ROLL
+_NOT_OF_GROUPS = (
+    "gae",
+    "ppo",
+    "reinforce",
+    "reinforce_plus_plus",
+    "remax",
+    "no_baseline",
+)
+
+
 class _ZeroVarianceGroups(RiseOrShare):
     share = Limit(
         0.5,
@@ -193,6 +209,10 @@ class _ZeroVarianceGroups(RiseOrShare):
         "share in a group of two or more; below it not checked",
         GROUPS,
     )
+
+
+# More responses to a prompt are less often all equal
+_RESAMPLE_OR_MORE = enabled(SettingKind.GROUP_FILTER) + higher(SettingKind.GROUP_SIZE)
 
 
 def _equal_groups_clause(facts: Facts) -> str:
@@ -229,11 +249,25 @@ def _equal_groups_clause(facts: Facts) -> str:
     statement=_equal_groups_clause,
     why="If all responses of a group earn the same reward, its advantages and gradient are zero.",
     suggestion="Sample other groups instead (DAPO), choose other prompts, or use a finer reward.",
+    advice={
+        "share": enabled(SettingKind.GROUP_FILTER) + higher(SettingKind.GROUP_SIZE),
+        "mixed": enabled(SettingKind.GROUP_FILTER) + higher(SettingKind.GROUP_SIZE),
+        "wrong": enabled(SettingKind.GROUP_FILTER) + higher(SettingKind.GROUP_SIZE),
+        "solved": enabled(SettingKind.GROUP_FILTER),
+        "best": enabled(SettingKind.GROUP_FILTER),
+        "between": see(SettingKind.GRADER),
+        "constant": see(SettingKind.GRADER),
+    },
+    otherwise="Choose prompts of medium difficulty, or use a finer reward.",
     explains=("reward_stalled", "group_std_fall", "dropped_groups"),
     needs_also="groups of responses, and no critic",
 )
 def zero_variance_groups(check: Check, run: Run) -> Result:
     """Find that most late groups have equal rewards, and tell which rewards these are."""
+    if _has_other_baseline(run):
+        return check.not_run(
+            "a run that learns from groups; this one has no group baseline"
+        )
     # Only a run with a critic has an explained variance; it does not learn from groups.
     if not run.has("reward") and "explained_variance" not in run.roles:
         # A note if the run learns, or most of these groups are solved.
@@ -252,6 +286,15 @@ def zero_variance_groups(check: Check, run: Run) -> Result:
     if run.has("value_mean"):
         return check.not_run("a run that learns from groups; this one has a critic")
     return _judge_equal_groups(check, run, groups, last_groups)
+
+
+def _has_other_baseline(run: Run) -> bool:
+    """Return whether the configuration says that advantages are not relative to a group."""
+    return any(
+        str(value).lower().replace("+", "_plus") in _NOT_OF_GROUPS
+        for name, value in run.settings.items()
+        if name.rpartition(".")[2] in _ESTIMATORS
+    )
 
 
 def _judge_equal_groups(
@@ -426,6 +469,8 @@ class _GroupStdFall(Limits):
     statement="the reward's std within groups falls to {end:short} ({start:short} at the start)",
     why="Without differences within groups there is no learning signal, only noise.",
     suggestion="Keep groups with the largest std (RAGEN), or choose prompts of medium difficulty.",
+    advice=_RESAMPLE_OR_MORE,
+    otherwise="Choose prompts of medium difficulty.",
     explains=("reward_stalled",),
     needs_also="groups of responses, and no critic",
     trend=True,
@@ -478,6 +523,8 @@ def _with_small_std(run: Run, most: float) -> Ranking:
     "{one_start:figure} to {one_end:figure}: sharpening, not learning.",
     why="Right answers become more frequent, but fewer prompts have any: the policy narrows.",
     suggestion="Evaluate checkpoints by pass@k, and keep entropy up: a KL penalty, more prompts.",
+    advice=also(*higher(SettingKind.KL)),
+    before_setting="Evaluate checkpoints by pass@k, and keep entropy up.",
     source=translatable("Yue et al. 2025, arXiv 2504.13837"),
     needs_also="groups of responses",
     trend=True,
@@ -560,6 +607,8 @@ class _DroppedGroups(RiseOrShare):
     },
     why="The policy learns nothing from dropped responses, and the trainer's mean omits them.",
     suggestion="Look at dropped responses, and choose prompts of medium difficulty.",
+    advice={"many": higher(SettingKind.GROUP_SIZE)},
+    otherwise="Choose prompts of medium difficulty.",
     explains=("reward_stalled",),
     trend=True,
 )

@@ -15,6 +15,7 @@ from rlreport.check.course import Course
 from rlreport.check.evidence import Ranking, beyond, nearer, where_known
 from rlreport.check.excerpts import structure_place
 from rlreport.check.finding import Facts, Finding, LogText, Rank, Result, Severity
+from rlreport.check.gain import gain_by_parts
 from rlreport.check.judges.diversity import distinct_loss
 from rlreport.check.judges.reward import lost_part
 from rlreport.check.judges.reward_parts import part_falls
@@ -22,6 +23,7 @@ from rlreport.check.limits import Limit, LimitKind, Limits, Tested
 from rlreport.check.means import mean
 from rlreport.check.parts import of_rollouts
 from rlreport.check.run import Run, fall_onset
+from rlreport.check.settings import SettingKind, also, enabled, higher, see
 from rlreport.check.spreading import (
     Spreading,
     has_reference,
@@ -129,6 +131,7 @@ def _hacking_title(facts: Facts) -> str:
     statement=_spread_clause,
     why="The policy may have found text that raises the reward whatever the answer is.",
     suggestion="Read the responses that contain it; if it is not part of the task, penalise it.",
+    advice=see(SettingKind.GRADER),
     explains=(
         "kl_explosion",
         "diversity_collapse",
@@ -138,6 +141,7 @@ def _hacking_title(facts: Facts) -> str:
         "length_hacking",
         "language_drift",
         "reward_part_dominance",
+        "unearned_gain",
         "part_falls",
         "watched_reward_fall",
     ),
@@ -163,9 +167,7 @@ def reward_hacking_token(check: Check, run: Run) -> Result:
         return Result()
     carried = _carried_gain(run, has_text(counts))
     occurs_often = top["kind"] == "often"
-    # A text of the kind "often" was in most responses from the start.
-    held_share = 1.0 if occurs_often else top["share_last"]
-    held = run.limits.test(Spreading.held, ">=", held_share)
+    held = run.limits.test(Spreading.held, ">=", top["share_last"])
     carries = run.limits.test(Spreading.carried, ">=", carried)
     is_critical = held.met and carries.met and category == "hack"
     tested = [
@@ -198,7 +200,10 @@ def reward_hacking_token(check: Check, run: Run) -> Result:
 def _other_texts(rewarded: pd.DataFrame, top: pd.Series) -> list[LogText]:
     """Return further texts to name, those that surely earn most first, without parts of ``top``."""
     by_lift = rewarded.sort_values("lift_z", ascending=False, kind="stable")["ngram"]
-    others = [LogText(text) for text in by_lift if text not in top["ngram"]]
+    named = top["ngram"]
+    others = [
+        LogText(text) for text in by_lift if text not in named and named not in text
+    ]
     return others[: MAX_NAMED - 1]
 
 
@@ -308,6 +313,9 @@ def _classify_text(run: Run, counts: Floats) -> Literal["hack", "format", "eithe
     """
     watched = quantities.watched_course(run)
     is_validated = watched is not None and watched.curve.rose and not watched.lost
+    right = quantities.courses(run).get("accuracy")
+    if right is not None and right.curve.rose and not right.lost:
+        is_validated = True
     contained = progress.labels_contained(run)
     if contained is not None:
         is_right = contained >= run.limits[_FormatLearned].contained
@@ -319,7 +327,13 @@ def _classify_text(run: Run, counts: Floats) -> Literal["hack", "format", "eithe
 
 
 def _does_harm(run: Run, counts: Floats) -> bool:
-    """Return whether a text repeats, KL is high, validation is flat, or EOS or diversity fell."""
+    """Return whether a text repeats, KL is high, validation is flat, or EOS or diversity fell.
+
+    A gain without right answers does harm, too.
+    """
+    gain = gain_by_parts(run)
+    if gain is not None and gain.is_unearned and not gain.is_format:
+        return True
     kl = mean(run.column("kl_k1")[run.last.rows])
     length = mean(run.column(run.length)[run.last.rows])
     # Long responses have a high KL in sum, short ones per token: both have to be high.
@@ -457,6 +471,7 @@ class _PartShares(NamedTuple):
     },
     why="The other parts of the reward hardly steer the policy: it learns this one alone.",
     suggestion="Weight the parts so that they have similar spreads within a step.",
+    advice=also(*enabled(SettingKind.REWARD_PARTS)) + see(SettingKind.REWARD_PARTS),
     source="rewardspy",
     needs_also="reward_parts, two or more",
     of_reward=True,
@@ -550,10 +565,11 @@ class _WatchedRewardFall(Limits):
     charts=("reward",),
     limits=_WatchedRewardFall,
     title={
-        "apart": "Validation did not rise with the reward: it went from {start:figure} to "
-        "{end:figure}, while the reward rose from {trained_start:figure} to {trained_end:figure}.",
-        "fell": "Validation fell from {best:figure} to {end:figure} (it started at "
-        "{start:figure}).",
+        "apart": "Validation did not rise with the reward: it went from {start:figure}{unit} to "
+        "{end:figure}{unit}, while the reward rose from {trained_start:figure} to "
+        "{trained_end:figure}.",
+        "fell": "Validation fell from {best:figure}{unit} to {end:figure}{unit} (it started at "
+        "{start:figure}{unit}).",
         "second_apart": "The second reward did not rise with the trained one: it went from "
         "{start:figure} to {end:figure}, while the trained one rose from {trained_start:figure} to "
         "{trained_end:figure}.",
@@ -564,13 +580,15 @@ class _WatchedRewardFall(Limits):
     },
     statement={
         "apart": "validation does not follow the reward",
-        "fell": "validation falls to {end:short}",
+        "fell": "validation falls from {best:short}{unit} to {end:short}{unit}",
         "second_apart": "the second reward does not follow the trained one",
-        "second_fell": "the second reward falls to {end:short}",
-        "part_fell": "{part:quoted} falls to {end:short}",
+        "second_fell": "the second reward falls from {best:short} to {end:short}",
+        "part_fell": "{part:quoted} falls from {best:short} to {end:short}",
     },
     why="The policy games or over-fits the reward that it is trained on.",
     suggestion="Keep the checkpoint where it was best; raise the KL coefficient or fix the reward.",
+    advice=higher(SettingKind.KL),
+    otherwise="Keep the checkpoint where it was best, and fix the reward.",
 )
 def watched_reward_fall(check: Check, run: Run) -> Result:
     """Find that a reward not trained on fell, or did not rise with the trained one."""
@@ -595,6 +613,7 @@ def watched_reward_fall(check: Check, run: Run) -> Result:
     facts: Facts = {
         "kind": kind if watched.quantity == "validation" else f"second_{kind}",
         **quantities.levels_of(watched),
+        "unit": watched.unit,
         "trained_start": trained.first.value if trained else None,
         "trained_end": trained.last.value if trained else None,
     }
@@ -644,9 +663,12 @@ def _accuracy_fall(check: Check, run: Run, accuracy: Course) -> Result:
         "part": LogText(accuracy.name),
         **quantities.levels_of(accuracy),
     }
+    # Without right answers, whatever is left of the reward is paid for something else.
+    is_dead = accuracy.last.value <= quantities.DEAD_SHARE * accuracy.top.value
+    is_gone = is_dead and accuracy.curve.fell
     return check.found(
         run,
-        Severity.WARNING,
+        Severity.CRITICAL if is_gone else Severity.WARNING,
         [tested],
         facts,
         onset=fall_onset(accuracy.curve),

@@ -19,6 +19,7 @@ from rlreport.check.limits import Limit, LimitKind, Limits, Tested
 from rlreport.check.prepared import Kind
 from rlreport.check.run import Run, once_per_run, onset_of
 from rlreport.check.series import Series
+from rlreport.check.settings import SettingKind, higher, lower, see
 from rlreport.figures.ragged import Floats
 from rlreport.text.messages import translatable
 
@@ -72,6 +73,9 @@ class _Excursion(NamedTuple):
     tested: tuple[Tested, ...]
 
 
+_CLOSER = higher(SettingKind.KL) + lower(SettingKind.STEP_SIZE)
+
+
 @Check(
     name="KL explosion",
     rank=Rank.CONSEQUENCE,
@@ -107,6 +111,16 @@ class _Excursion(NamedTuple):
     why="Far from the reference policy, the reward model scores text unlike its training data. A "
     "KL that is high from the first step on means that the reference is another model.",
     suggestion="Raise the KL coefficient or lower the learning rate; go back before the rise.",
+    advice={
+        "level": higher(SettingKind.KL) + lower(SettingKind.STEP_SIZE),
+        "token": higher(SettingKind.KL) + lower(SettingKind.STEP_SIZE),
+        "ended": higher(SettingKind.KL) + lower(SettingKind.STEP_SIZE),
+        "ended_token": higher(SettingKind.KL) + lower(SettingKind.STEP_SIZE),
+        "start": see(SettingKind.REFERENCE),
+        "start_token": see(SettingKind.REFERENCE),
+    },
+    rules_out=lower(SettingKind.KL) + higher(SettingKind.STEP_SIZE),
+    otherwise="Go back to a checkpoint before the rise.",
     needs_also="logprobs and ref_logprobs, or the trainer's KL",
     explains=("watched_reward_fall",),
 )

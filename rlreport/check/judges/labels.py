@@ -30,6 +30,7 @@ from rlreport.check.limits import Limit, LimitKind, Limits
 from rlreport.check.means import mean
 from rlreport.check.progress import SAME_REWARD
 from rlreport.check.run import Run, once_per_run
+from rlreport.check.settings import SettingKind, see
 from rlreport.check.windows import Window
 from rlreport.figures.ragged import Floats
 from rlreport.figures.significance import holm, share_difference_z
@@ -137,10 +138,12 @@ class _LabelLost(Limits):
     limits=_LabelLost,
     title="Only {share:percent} of the responses with the best reward give the answer of their "
     "label, {before:percent} at first.",
-    statement="the best reward no longer needs the correct answer",
-    why="The reward rises, but the policy found answers that the grader accepts and that are "
-    "wrong.",
-    suggestion="Read best-rewarded responses, and make the grader refuse what is not the label.",
+    statement="the best reward no longer needs the answer of the label",
+    why="The policy found wrong answers that the grader accepts, or the labels are those of other "
+    "prompts.",
+    suggestion="Read best-rewarded responses: make the grader refuse what is not the label, or "
+    "repair the labels.",
+    advice=see(SettingKind.GRADER),
     source=translatable("Visual-RFT#176: empty answers earned 1"),
     explains=(
         "label_reward_mismatch",
@@ -229,6 +232,7 @@ class _LabelRewardMismatch(Limits):
     statement="rewards do not follow the labels",
     why="The policy is trained on rewards that are often not those of its answers.",
     suggestion="Grade some responses by hand; compare how rewards and labels are joined to rows.",
+    advice=see(SettingKind.GRADER),
     explains=("format_rewarded", "reward_stalled"),
 )
 def label_reward_mismatch(check: Check, run: Run) -> Result:
@@ -418,6 +422,7 @@ class _RightAnswersUnpaid(Limits):
     why="Where right answers earn no more than wrong ones, nothing can be learned.",
     suggestion="Look at the grader, not at the tasks: which format or tag it wants, and how it "
     "finds the answer.",
+    advice=see(SettingKind.GRADER),
     explains=(
         "zero_variance_groups",
         "reward_stalled",

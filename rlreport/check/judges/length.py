@@ -15,12 +15,15 @@ from rlreport.check.means import mean, median
 from rlreport.check.quantities import LimitedFigure
 from rlreport.check.run import Run, fall_onset, onset_of
 from rlreport.check.series import Series
+from rlreport.check.settings import SettingKind, also, enabled, higher
 from rlreport.check.windows import Trend, correlation_within
 from rlreport.figures.ragged import Floats
 from rlreport.figures.tokens import is_cut_off
 from rlreport.text.messages import span, translatable
 
 SHORT_RESPONSES = translatable("TRL error on responses under 4 tokens (LMFlow post)")
+# A token has about so many characters
+TOKEN_CHARACTERS = 4
 # If a smaller fraction (but not 0) of responses ends with an end token, end tokens are ignored
 RARE = 0.02
 # Fraction of responses that counts as all: all empty in a step, or all at the maximum length
@@ -46,6 +49,12 @@ class _LengthHacking(Limits):
         "",
         "correlation of reward and length within a group, else within a step",
     )
+    least = Limit(
+        20,
+        LimitKind.COUNT,
+        "tokens",
+        "length at the end (characters: four times as many); shorter ones are not judged",
+    )
 
 
 @Check(
@@ -60,12 +69,15 @@ class _LengthHacking(Limits):
     statement="longer responses earn more, and length grows to {end:short} {unit}",
     why="Longer text scores higher whatever it says, so the policy pads instead of improving.",
     suggestion="Normalise or penalise length, or retrain the reward model on equally long pairs.",
+    advice=also(*enabled(SettingKind.LENGTH_PENALTY)),
+    rules_out=higher(SettingKind.LENGTH_LIMIT),
     explains=(
         "kl_explosion",
         "missing_eos",
         "diversity_collapse",
         "entropy_collapse",
         "reward_part_dominance",
+        "unearned_gain",
         "part_falls",
         "watched_reward_fall",
     ),
@@ -85,7 +97,11 @@ def length_hacking(check: Check, run: Run) -> Result:
     ratio = run.limits.test(limits.ratio, ">=", end, of=start)
     # Nothing was gained by the length if the reward fell; something real if validation rose.
     is_earned = watched is not None and watched.curve.rose
-    if not (ratio.met and curve.rose) or reward.curve.fell or is_earned:
+    least = run.limits[limits].least
+    if run.length != "response_tokens":
+        least *= TOKEN_CHARACTERS
+    is_long = end >= least  # some words more are no padding
+    if not (ratio.met and is_long and curve.rose) or reward.curve.fell or is_earned:
         return Result(tested=(ratio,))
     correlation, z = correlation_with_reward(run, length)
     pays = run.limits.test(limits.correlation, ">=", correlation)
@@ -402,6 +418,8 @@ class MissingEos(RiseOrShare):
     statement="{share:percent} of responses are cut off",
     why="A response that is cut off has no ending, so its reward judges an unfinished text.",
     suggestion="Penalise responses without EOS, allow more tokens, and check the mask of the EOS.",
+    advice=higher(SettingKind.LENGTH_LIMIT) + enabled(SettingKind.TRUNCATED),
+    otherwise="Penalise responses without EOS, and check the mask of the EOS.",
     needs_also="an end-of-sequence token, a finish reason, or lengths in tokens",
 )
 def missing_eos(check: Check, run: Run) -> Result:

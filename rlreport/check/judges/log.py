@@ -14,6 +14,7 @@ from rlreport.check.evidence import Ranking
 from rlreport.check.finding import Facts, LogText, Rank, Result, Severity
 from rlreport.check.limits import Limit, LimitKind, Limits
 from rlreport.check.run import Run
+from rlreport.check.settings import SettingKind, also, lower
 from rlreport.figures.ragged import Ints, spans
 from rlreport.read.changed import changes_in_words
 from rlreport.summarise.steps import most_common
@@ -90,6 +91,8 @@ class _Nan(NamedTuple):
     },
     why="One NaN makes the whole update NaN, unless the trainer skips the batch.",
     suggestion="Go back to a checkpoint before the NaN, clip gradients, and look for an overflow.",
+    advice=also(*lower(SettingKind.GRADIENT_CLIP, SettingKind.STEP_SIZE)),
+    before_setting="Go back to a checkpoint before the NaN, and look for an overflow.",
     source="logs of diverged runs",
     explains=(
         *FAILURES,

@@ -16,6 +16,7 @@ from rlreport.check.limits import Limit, LimitKind, Limits, Tested
 from rlreport.check.means import mean
 from rlreport.check.run import Run, event_onset, onset_of
 from rlreport.check.series import MIN_STEPS, Series
+from rlreport.check.settings import SettingKind, higher, lower
 from rlreport.check.windows import Trend
 from rlreport.figures.ragged import Floats
 from rlreport.figures.rounding import change
@@ -83,6 +84,9 @@ class _LoopRewards(NamedTuple):
     },
     why="A response in a loop does not finish its answer, and its tokens teach the policy to loop.",
     suggestion="Lower the learning rate or raise the KL coefficient; penalise cut-off responses.",
+    advice=lower(SettingKind.STEP_SIZE) + higher(SettingKind.KL),
+    rules_out=higher(SettingKind.LENGTH_LIMIT),
+    otherwise="Penalise cut-off responses.",
     explains=(
         *FALLS,
         "missing_eos",

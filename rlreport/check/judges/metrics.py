@@ -21,6 +21,7 @@ from rlreport.check.means import mean
 from rlreport.check.pieces import PieceKind
 from rlreport.check.run import Run, once_per_run
 from rlreport.check.series import MIN_STEPS, Series
+from rlreport.check.settings import Move, Remedy, SettingKind, lower, see
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.metrics.roles import in_unit_of, is_known_key, is_percentage
 from rlreport.text.messages import translatable
@@ -129,6 +130,7 @@ def is_clip_share_wrong(run: Run) -> bool:
     why="Responses that are cut off have the largest length, so this share is wrong and not "
     "judged.",
     suggestion="Check which end tokens the trainer knows: it may miss one that the model uses.",
+    advice=see(SettingKind.STOP_TOKENS),
     needs_also="the trainer's share of responses cut off, their mean and their largest length",
 )
 def clip_share_contradicts(check: Check, run: Run) -> Result:
@@ -282,6 +284,7 @@ class _ConstantReward(Limits):
     statement="every response earns about {level:short}",
     why="Equal rewards give no learning signal: the policy or the grader does the same each time.",
     suggestion="Read responses of these steps; look at the grader's errors and its default grade.",
+    advice=see(SettingKind.GRADER),
     explains=("reward_stalled", "zero_variance_groups"),
     of_reward=True,
     trend=True,
@@ -378,6 +381,7 @@ class _TinyResponses(Limits):
     why="The model ends its responses at once, as if its weights or its prompt were wrong.",
     suggestion="Sample from the model by hand: look at its adapter, its chat template and its end "
     "tokens.",
+    advice=see(SettingKind.STOP_TOKENS),
     explains=(
         "reward_stalled",
         "zero_variance_groups",
@@ -490,6 +494,7 @@ class _StuckRollouts(Limits):
     statement="the policy changes, but the rollouts do not",
     why="If the sampler keeps old weights, the policy is trained on what another policy wrote.",
     suggestion="Check that the sampler gets the updated weights after each step.",
+    advice=see(SettingKind.STALENESS),
     trend=True,
 )
 def stuck_rollouts(check: Check, run: Run) -> Result:
@@ -587,6 +592,8 @@ def _reward_moves(run: Run) -> bool:
     statement="updates change nothing",
     why="The run uses compute, but the policy does not change.",
     suggestion="Check the learning rate's schedule, frozen parameters and the groups' rewards.",
+    advice={"learning_rate": (Remedy(Move.ABOVE_ZERO, SettingKind.STEP_SIZE),)},
+    rules_out=lower(SettingKind.STEP_SIZE),
     explains=("reward_stalled",),
     needs_also="the trainer's gradient norm or learning rate",
     trend=True,

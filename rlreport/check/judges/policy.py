@@ -19,6 +19,7 @@ from rlreport.check.limits import Limit, LimitKind, Limits
 from rlreport.check.quantities import LimitedFigure
 from rlreport.check.run import Run, event_onset, fall_onset, onset_of
 from rlreport.check.series import MIN_STEPS, Series
+from rlreport.check.settings import SettingKind, higher, lower
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.figures.rounding import change
 from rlreport.text.messages import translatable
@@ -86,6 +87,9 @@ class _EntropyCollapse(Limits):
     statement="entropy falls to {end:short} nats per token",
     why="A policy that samples the same thing every time no longer explores.",
     suggestion="Lower the learning rate, add an entropy bonus, or use harder prompts.",
+    advice=lower(SettingKind.STEP_SIZE) + higher(SettingKind.ENTROPY),
+    rules_out=lower(SettingKind.TEMPERATURE, SettingKind.ENTROPY),
+    otherwise="Use harder prompts.",
     explains=(
         "kl_explosion",
         "diversity_collapse",
@@ -158,6 +162,11 @@ class _EntropyExplosion(Limits):
     statement="entropy rises to {end:short} nats per token",
     why="A policy this uncertain samples tokens that mean nothing: what it had learned is lost.",
     suggestion="Lower the entropy bonus or the learning rate; continue from before the rise.",
+    advice=lower(SettingKind.ENTROPY, SettingKind.STEP_SIZE),
+    rules_out=higher(
+        SettingKind.TEMPERATURE, SettingKind.ENTROPY, SettingKind.STEP_SIZE
+    ),
+    otherwise="Continue from a checkpoint before the rise.",
     source="too large an entropy bonus; threads of TRL and verl",
     explains=(
         *FALLS,
@@ -239,6 +248,9 @@ class _RatioDrift(Limits):
     },
     why="Beyond the clip range most tokens give no gradient, and the rest a biased one.",
     suggestion="Lower the learning rate, or take fewer epochs over each batch.",
+    advice=lower(SettingKind.EPOCHS, SettingKind.STEP_SIZE, SettingKind.CLIP),
+    rules_out=higher(SettingKind.EPOCHS, SettingKind.STEP_SIZE),
+    otherwise="Use larger batches, so that there are fewer updates per batch.",
     explains=FAILURES,
     needs_also="old and new logprobs of the same tokens, or the trainer's ratio or clip fraction",
 )
@@ -345,6 +357,8 @@ class _GradientExplosion(Limits):
     event=True,
     why="One such update can undo what the policy learned: the steps after it show whether it did.",
     suggestion="Clip the gradient norm, lower the learning rate, and look at this step's batch.",
+    advice=lower(SettingKind.GRADIENT_CLIP, SettingKind.STEP_SIZE),
+    otherwise="Look at this step's batch.",
     explains=(*FAILURES, "nan_metrics", "ratio_drift"),
     needs_also="the trainer's gradient norm",
     trend=True,

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from rlreport.check import means
 from rlreport.check.check import Check
 from rlreport.check.evidence import Ranking, nearer
 from rlreport.check.finding import Facts, Rank, Result, Severity
@@ -45,6 +46,12 @@ class _RankDiffers(Limits):
         "times",
         "length against other responses to the same prompts; mismatch against that of others",
     )
+    reward = Limit(
+        0.5,
+        LimitKind.VALUE,
+        "std of reward",
+        "difference of rewards from other responses to the same prompts",
+    )
 
 
 class _Figure(NamedTuple):
@@ -53,6 +60,8 @@ class _Figure(NamedTuple):
     kind: str
     values: Floats  # (rows,), NaN where unknown
     is_share: bool = True
+    # What a difference is a multiple of; NaN if it is told as a ratio, or as it is
+    unit: float = math.nan
 
 
 class _Difference(NamedTuple):
@@ -66,9 +75,11 @@ class _Difference(NamedTuple):
 
     @property
     def effect(self) -> float:
-        """The difference of two shares, or the ratio of the larger to the smaller mean."""
+        """The difference, of rewards in std, or the ratio of the larger to the smaller mean."""
         if self.figure.is_share:
             return abs(self.value - self.others)
+        if math.isfinite(self.figure.unit):
+            return abs(self.value - self.others) / self.figure.unit
         smaller, larger = sorted([self.value, self.others])
         return larger / smaller if smaller > 0 else math.inf
 
@@ -87,6 +98,9 @@ _TITLES = {
     "mismatch": translatable(
         "The trainer and {source} differ by {value:figure} nats per token, by {others:figure} for "
         "the others."
+    ),
+    "reward": translatable(
+        "Responses of {source} earn {value:figure}, others to the same prompts {others:figure}."
     ),
     "length": translatable(
         "Responses of {source} have {value:figure} {unit}, others to the same prompts "
@@ -170,6 +184,10 @@ def _figures(run: Run) -> list[_Figure]:
         _Figure("mismatch", _mismatch(run), is_share=False),
         _Figure("length", run.column(run.length), is_share=False),
     ]
+    spread = means.spread(run)
+    if spread > 0:
+        reward = run.column("reward")
+        figures.append(_Figure("reward", reward, is_share=False, unit=spread))
     return [figure for figure in figures if np.isfinite(figure.values).any()]
 
 
@@ -185,8 +203,8 @@ def _differences(run: Run, sources: Sources) -> list[_Difference]:
     differences = []
     for figure in _figures(run):
         values = figure.values
-        if figure.kind == "length":
-            # Sources may hold prompts of their own, with other lengths.
+        if figure.kind in ("length", "reward"):
+            # Sources may hold prompts of their own, with other lengths and rewards.
             values = _where_shared(run, sources, values)
         for source in range(len(sources)):
             one = _difference(run, figure, values, sources, source)
@@ -238,5 +256,9 @@ def _error(values: Floats) -> float:
 
 
 def _test_effect(run: Run, difference: _Difference) -> Tested:
-    limit = _RankDiffers.share if difference.figure.is_share else _RankDiffers.ratio
+    limit = _RankDiffers.ratio
+    if difference.figure.is_share:
+        limit = _RankDiffers.share
+    elif math.isfinite(difference.figure.unit):
+        limit = _RankDiffers.reward
     return run.limits.test(limit, ">", difference.effect)

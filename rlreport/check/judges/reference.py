@@ -22,6 +22,7 @@ from rlreport.check.limits import Limit, LimitKind, Limits
 from rlreport.check.means import mean
 from rlreport.check.run import Run
 from rlreport.check.series import Series
+from rlreport.check.settings import SettingKind, see
 from rlreport.check.windows import Window
 from rlreport.text.messages import translatable
 
@@ -60,6 +61,7 @@ class _ReferenceIsPolicy(Limits):
     why="Either the reference is the policy itself, so that there is no KL penalty, or no update "
     "reaches the policy.",
     suggestion="Make sure that the reference is a copy of its own, and that weights are updated.",
+    advice=see(SettingKind.REFERENCE),
     explains=("reward_stalled",),
 )
 def reference_is_policy(check: Check, run: Run) -> Result:
@@ -177,6 +179,7 @@ LAST_FIRST_STEP = 2
     },
     why="A KL penalty then pulls the policy towards a model that it never was.",
     suggestion="Load the reference from the policy's starting weights, adapters included.",
+    advice=see(SettingKind.REFERENCE),
     explains=("kl_explosion", "reward_stalled", *FALLS),
 )
 def reference_is_other(check: Check, run: Run) -> Result:

@@ -29,8 +29,10 @@ from rlreport.check.limits import LMFLOW, RL_BOARD, Limit, LimitKind, Limits
 from rlreport.check.means import MixChange
 from rlreport.check.progress import RewardStalled
 from rlreport.check.run import Run, event_onset, once_per_run, onset_of
+from rlreport.check.settings import SettingKind, also, higher, if_logged, lower, see
 from rlreport.check.windows import Change, Trend, Window
 from rlreport.figures.ragged import Floats
+from rlreport.text.messages import format_message, span, translatable
 
 NEAR = 5  # Number of steps on each side of a jump that count as next to it
 # A jump is sudden, not a slope, if this fraction of it happens within the steps next to it
@@ -75,6 +77,50 @@ class RewardCollapse(Limits):
     )
 
 
+def _collapse_statement(facts: Facts) -> str:
+    """Return the clause on a fall of the reward, with its steps where these have an end."""
+    kind = str(facts["kind"])
+    steps = None
+    if kind == "dip":
+        steps = (facts["since"], facts["until"])
+    elif kind == "dead":
+        steps = (facts["began"], facts["since"])
+        if facts["began"] == facts["since"]:
+            kind = "dead at once"
+    return format_message(_COLLAPSES[kind], {**facts, "in_steps": span(steps)})
+
+
+_COLLAPSES = {
+    "dead": translatable(
+        "the reward falls from {best:short} to {end:short} in {in_steps} and stays there"
+    ),
+    "dead at once": translatable(
+        "the reward falls from {best:short} to {end:short} at {in_steps} and stays there"
+    ),
+    "fell": translatable("the reward falls from {best:short} to {end:short}"),
+    "dip": translatable(
+        "the reward falls from {best:short} to {low:short} in {in_steps} and recovers"
+    ),
+    "prompts": translatable(
+        "the reward falls from {best:short} to {end:short}, as the prompts become harder"
+    ),
+    "reference": translatable(
+        "the reward falls from {best:short} to {end:short}, as that of the reference does"
+    ),
+    "watched": translatable(
+        "the reward falls from {best:short} to {end:short}, while validation rises"
+    ),
+}
+
+
+# Many updates on one batch are far from the policy that sampled it.
+_AFTER_FALL = (
+    *if_logged(*lower(SettingKind.EPOCHS)),
+    *lower(SettingKind.STEP_SIZE),
+    *higher(SettingKind.KL),
+)
+
+
 @Check(
     name="reward collapse",
     rank=Rank.CONSEQUENCE,
@@ -94,17 +140,11 @@ class RewardCollapse(Limits):
         "frozen reference: the gap to it fell by at most {most:figure}.",
         "watched": "The reward fell from {best:figure} to {end:figure}, but validation rose.",
     },
-    statement={
-        "dead": "the reward collapses and stays near {end:short}",
-        "fell": "the reward falls to {end:short}",
-        "dip": "the reward falls to {low:short} and recovers",
-        "prompts": "the reward falls to {end:short}, as the prompts become harder",
-        "reference": "the reward falls to {end:short}, as that of the reference does",
-        "watched": "the reward falls to {end:short}, while validation rises",
-    },
+    statement=_collapse_statement,
     why="What the run had learned may be gone; compare later checkpoints with an earlier one.",
-    suggestion="Go back to a checkpoint before the fall; lower the learning rate or raise the KL "
-    "coefficient.",
+    suggestion="Lower the learning rate, or raise the KL coefficient.",
+    advice={"dead": _AFTER_FALL, "fell": _AFTER_FALL, "dip": _AFTER_FALL},
+    otherwise="Go back to a checkpoint before the fall.",
     explains=(
         "length_collapse",
         "diversity_collapse",
@@ -157,7 +197,9 @@ def _fall(run: Run) -> Result:
         z = abs(fall.z or z)
     if death is not None:
         # The last level, as the first steps of the dead piece may still fall
+        began = min(onset.step if onset else death.onset, death.onset)
         facts = {**facts, "kind": "dead", "end": end, "since": death.onset}
+        facts = {**facts, "began": began}
     lost = run.limits.test(RewardCollapse.lost, ">", lost_part(course, end))
     is_sure = run.limits.test(RewardCollapse.z, ">", z)
     if death is None and not (lost.met and is_sure.met):
@@ -418,8 +460,9 @@ def _are_other_texts(length: Change | None, finished: Change | None) -> bool:
         "{losses:percent}.",
     },
     why="The run spent its compute, but the policy is no better by the reward it was trained on.",
-    suggestion="If no other finding explains it, try easier prompts, a higher learning rate or a "
-    "lower KL coefficient.",
+    suggestion="Try easier prompts, a higher learning rate or a lower KL coefficient.",
+    advice=also(*higher(SettingKind.STEP_SIZE)),
+    before_setting="Try easier prompts.",
     source=RL_BOARD,
     of_reward=True,
 )
@@ -521,6 +564,7 @@ class _RewardShift(Limits):
     why="If the scoring changed, rewards before and after it are not comparable: checks then use "
     "the gap to the reference or, without one, only the longer part of the run.",
     suggestion="Find what changed at this step: the reward model, a penalty, a scale, the data.",
+    advice=see(SettingKind.GRADER),
     explains=("reward_collapse", "reward_stalled"),
     trend=True,
 )

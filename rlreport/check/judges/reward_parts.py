@@ -1,4 +1,4 @@
-"""Checks of the parts of the reward: one that falls under a reward that does not."""
+"""Checks of the parts of the reward: a gain without right answers, a part that falls."""
 
 from __future__ import annotations
 
@@ -10,11 +10,142 @@ from rlreport.check import means, parts, quantities
 from rlreport.check.check import ANY_REWARD, Check
 from rlreport.check.events import Event
 from rlreport.check.evidence import Ranking, nearer
-from rlreport.check.finding import Rank, Result, Severity
+from rlreport.check.finding import Facts, LogText, Onset, Rank, Result, Severity
+from rlreport.check.gain import VALIDATION, Gain, GainPart, UnearnedGain, gain_by_parts
 from rlreport.check.limits import Limit, LimitKind, Limits
-from rlreport.check.run import Run, event_onset
+from rlreport.check.run import Run, event_onset, onset_of
 from rlreport.check.series import Series
-from rlreport.text.messages import translatable
+from rlreport.check.settings import SettingKind, also, enabled, see
+from rlreport.figures.ragged import Floats
+from rlreport.text.messages import format_message, message, translatable
+
+# What did not rise with the reward: (whether it is a part, whether it fell) -> clause
+_STILL = {
+    (True, False): translatable(
+        "{right:quoted} did not clearly rise ({right_start:figure} to {right_end:figure})"
+    ),
+    (True, True): translatable(
+        "{right:quoted} fell from {right_start:figure} to {right_end:figure}"
+    ),
+    (False, False): translatable(
+        "validation did not clearly rise ({right_start:figure} to {right_end:figure})"
+    ),
+    (False, True): translatable(
+        "validation fell from {right_start:figure} to {right_end:figure}"
+    ),
+}
+
+
+def _unearned_title(facts: Facts) -> str:
+    """Return the title: which parts the gain is, and which score did not rise with it."""
+    gain = translatable(
+        "The reward rose from {start:figure} to {end:figure}, {share:percent} of it "
+        "{parts:quoted}"
+    )
+    still = _STILL[facts["right"] is not None, bool(facts["right_fell"])]
+    return message(
+        "{gain}; {still}.",
+        gain=format_message(gain, facts),
+        still=format_message(still, facts),
+    )
+
+
+def _unearned_statement(facts: Facts) -> str:
+    """Return the clause of the verdict."""
+    if facts["right"] is None:
+        return translatable(
+            "the gain is {parts:quoted}, while validation does not rise"
+        )
+    return translatable(
+        "the gain is {parts:quoted}, while {right:quoted} does not rise"
+    )
+
+
+@Check(
+    name="a gain without right answers",
+    rank=Rank.CAUSE,
+    needs=(ANY_REWARD,),
+    charts=("reward_parts", "reward"),
+    limits=UnearnedGain,
+    title=_unearned_title,
+    statement=_unearned_statement,
+    why="The policy learns what these parts pay for, whether its answers are right or not.",
+    suggestion="Pay these parts only where the answer is right, or lower their weight.",
+    advice=see(SettingKind.REWARD_PARTS),
+    explains=(
+        "kl_explosion",
+        "diversity_collapse",
+        "entropy_collapse",
+        "missing_eos",
+        "language_drift",
+        "length_collapse",
+        "group_std_fall",
+        "reward_part_dominance",
+        "part_falls",
+        "watched_reward_fall",
+    ),
+    needs_also="two parts of the reward or more, as reward_parts or metrics",
+    of_reward=True,
+    trend=True,
+)
+def unearned_gain(check: Check, run: Run) -> Result:
+    """Find that the reward rose by other parts alone, while what tells right answers did not.
+
+    Learning the answer format first is usual: it is a note.
+    """
+    if len(quantities.reward_parts(run)) < 2:
+        return check.not_run(check.needs_also)
+    gain = gain_by_parts(run)
+    if gain is None or not gain.is_unearned:
+        return Result()
+    leading = gain.rose[0].name
+    tested = run.limits.test(UnearnedGain.others, ">=", gain.of_others)
+    logged = parts.of_rollouts(run).get(leading)
+    series = quantities.reward_parts(run)[leading]
+    return check.found(
+        run,
+        Severity.INFO if gain.is_format else Severity.WARNING,
+        [tested],
+        _facts_of_gain(gain),
+        None if logged is None else _risen(logged, series),
+        series=series,
+        onset=_climb_onset(series),
+    )
+
+
+def _risen(part: Floats, series: Series) -> Ranking | None:
+    """Return how to choose responses with a part nearer to its last than to its first level."""
+    curve = series.curve
+    if curve is None:
+        return None
+    return Ranking(part, nearer(part, curve.last.value, curve.first.value))
+
+
+def _facts_of_gain(gain: Gain) -> Facts:
+    still = _told_still(gain)
+    return {
+        "parts": tuple(LogText(part.name) for part in gain.rose),
+        "share": min(sum(part.share for part in gain.rose), 1.0),
+        "start": gain.first,
+        "end": gain.last,
+        "right": LogText(still.name) if still.name != VALIDATION else None,
+        "right_start": still.first,
+        "right_end": still.last,
+        "right_fell": still.fell,
+    }
+
+
+def _told_still(gain: Gain) -> GainPart:
+    """Return the score to tell: validation if it is logged, else the first part."""
+    validation = [one for one in gain.still if one.name == VALIDATION]
+    return (validation or list(gain.still))[0]
+
+
+def _climb_onset(series: Series) -> Onset | None:
+    curve = series.curve
+    if curve is None:
+        return None
+    return event_onset(curve.climb) or onset_of(curve)
 
 
 class _PartFalls(Limits):
@@ -49,6 +180,9 @@ class _PartFall(NamedTuple):
     statement="{part:quoted} falls to {end:short} while the whole reward does not",
     why="The policy gives up this part for others that pay more or are easier.",
     suggestion="Raise the weight of this part, or pay the others only where it is earned, too.",
+    advice=also(*enabled(SettingKind.REWARD_PARTS)) + see(SettingKind.REWARD_PARTS),
+    # What the policy learns instead takes it away from the reference.
+    explains=("kl_explosion",),
     needs_also="parts of the reward, as reward_parts or metrics",
     of_reward=True,
     trend=True,
@@ -126,3 +260,49 @@ def _is_by_mix(run: Run, name: str, fall: Event) -> bool:
     after = run.window(min(start, count - 1), count)
     mix = means.mix(run, before, after, logged)
     return mix is not None and mix.explains_fall
+
+
+class _PartStaysZero(Limits):
+    steps = Limit(
+        10, LimitKind.COUNT, "steps", "all steps, of which none has this part"
+    )
+
+
+@Check(
+    name="a part of the reward is never earned",
+    rank=Rank.NOTE,
+    needs=(ANY_REWARD,),
+    charts=("reward_parts", "reward"),
+    limits=_PartStaysZero,
+    title={
+        "one": "{parts:quoted}, a part of the reward, is 0 in all {steps:count} steps.",
+        "more": "{parts:quoted}, parts of the reward, are 0 in all {steps:count} steps.",
+    },
+    why="A part that no response earns teaches nothing; its parser may not match any answer.",
+    suggestion="Grade a response that should earn it by hand, or leave this part out.",
+    needs_also="parts of the reward, as reward_parts or metrics",
+    of_reward=True,
+)
+def part_stays_zero(check: Check, run: Run) -> Result:
+    """Note the parts that are 0 in every step, while another one is not."""
+    series = quantities.reward_parts(run)
+    never = [
+        name
+        for name, part in series.items()
+        if parts.is_component(name) and not np.nan_to_num(part.values).any()
+    ]
+    if not series:
+        return check.not_run(check.needs_also)
+    if not never or len(never) == len(series):
+        return Result()  # without any reward, other checks tell
+    counts = [np.count_nonzero(np.isfinite(series[name].values)) for name in never]
+    count = int(min(counts))
+    tested = run.limits.test(_PartStaysZero.steps, ">=", count)
+    if not tested.met:
+        return Result(tested=(tested,))
+    facts: Facts = {
+        "kind": "one" if len(never) == 1 else "more",
+        "parts": tuple(map(LogText, never)),
+        "steps": count,
+    }
+    return check.found(run, Severity.INFO, [tested], facts, onset=run.from_start())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -13,10 +14,11 @@ from rlreport.check.evidence import Ranking, beyond, where_known
 from rlreport.check.finding import Fact, Facts, Rank, Result, Severity
 from rlreport.check.fit import deviate
 from rlreport.check.laws import Bools, Figure, figures_by_block
-from rlreport.check.limits import Limit, LimitKind, Limits
+from rlreport.check.limits import Limit, LimitKind, Limits, meets
 from rlreport.check.quantities import LimitedFigure
 from rlreport.check.run import Run
 from rlreport.check.series import Series
+from rlreport.check.settings import SettingKind, enabled, lower, neutral
 from rlreport.check.windows import LEAST_STEPS, Window, part_of, z_of
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.figures.rounding import rounded
@@ -148,6 +150,8 @@ def _disagreement_clause(facts: Facts) -> str:
     why="The trainer assumes on-policy data, but the sampler's probabilities differ; the bias "
     "grows with response length.",
     suggestion="Use equal precision, kernels and weights, or truncated importance weights.",
+    advice=enabled(SettingKind.CORRECTION),
+    otherwise="Use equal precision, kernels and weights in sampler and trainer.",
     explains=(*FAILURES, "ratio_drift", "negative_kl"),
 )
 def engine_mismatch(check: Check, run: Run) -> Result:
@@ -162,7 +166,8 @@ def engine_mismatch(check: Check, run: Run) -> Result:
         if series is not None:
             figures.append(_figure(run, limit, series))
     shown = {figure.limit.key: figure.series for figure in figures}
-    result = check.judge_figures(run, figures, shown)
+    clear = [figure for figure in figures if _is_clear(run, figure)]
+    result = check.judge_figures(run, clear, shown)
     found = result.finding
     if found is not None and found.severity is not Severity.INFO:
         return result
@@ -181,6 +186,37 @@ def _figure(run: Run, limit: Limit[float], series: Series) -> LimitedFigure:
     return LimitedFigure(limit, ">", series, of_rows, unit)
 
 
+# A figure is beyond its limit by this part of it, and by this many standard errors: one around its
+# limit may be at either side by chance
+MARGIN = 0.1
+CLEAR_Z = 3.0
+
+
+def _is_clear(run: Run, figure: LimitedFigure) -> bool:
+    """Return whether a figure lies beyond its limit by more than a margin and than chance."""
+    excursion = figure.excursion(run)
+    if excursion is None:
+        return True  # it is not beyond it at all
+    room = run.limits.value(figure.limit) - _agreement(figure)
+    first, last = excursion.steps
+    series = figure.series.without_gaps()
+    inside = series.values[(series.steps >= first) & (series.steps <= last)]
+    beyond = inside - run.limits.value(figure.limit)
+    if not meets(">", float(beyond.mean()), MARGIN * room):
+        return False
+    if len(beyond) < LEAST_SPREAD:
+        return True  # their spread is not known
+    error = float(beyond.std(ddof=1)) / math.sqrt(len(beyond))
+    return bool(beyond.mean() > CLEAR_Z * error)
+
+
+def _agreement(figure: LimitedFigure) -> float:
+    """Return the value of a figure where sampler and trainer agree."""
+    return 1.0 if figure.limit is _EngineMismatch.ratio else 0.0
+
+
+# Fewest values whose spread is estimated
+LEAST_SPREAD = 3
 # So many steps are named
 _MOST_NAMED = 4
 
@@ -240,11 +276,6 @@ def _far_beyond(run: Run, figure: LimitedFigure) -> tuple[Bools, Floats]:
     return excess > run.limits[_EngineMismatch].times, excess
 
 
-def _agreement(figure: LimitedFigure) -> float:
-    """Return the value where both agree: from there a figure's distance is compared."""
-    return 1.0 if figure.limit is _EngineMismatch.ratio else 0.0
-
-
 def _far_responses(run: Run, figure: LimitedFigure) -> Ranking | None:
     """Return how to choose responses that are far beyond a limit, None without their figure."""
     if figure.of_rows is None:
@@ -295,6 +326,9 @@ class _OffPolicyWeights(Limits):
     statement="importance weights vary widely (effective sample size {ess:percent})",
     why="A few responses then carry most of a corrected gradient; an uncorrected one is biased.",
     suggestion="Truncate the weights or mask the outliers, and sample from fresher weights.",
+    advice=enabled(SettingKind.CORRECTION)
+    + lower(SettingKind.CORRECTION_CAP, SettingKind.STALENESS),
+    otherwise="Sample from fresher weights.",
     explains=(*FALLS, "kl_explosion", "entropy_collapse", "reward_stalled"),
 )
 def off_policy_weights(check: Check, run: Run) -> Result:
@@ -352,6 +386,8 @@ class _StaleRollouts(Limits):
     statement="responses lag {lag:short} steps behind the policy",
     why="The policy learns from texts that it would no longer write.",
     suggestion="Update the sampler more often, or drop rollouts whose lag exceeds a limit.",
+    advice=lower(SettingKind.STALENESS),
+    otherwise="Drop rollouts whose lag exceeds a limit.",
     explains=("off_policy_weights", "ratio_drift", *FALLS, "entropy_collapse"),
 )
 def stale_rollouts(check: Check, run: Run) -> Result:
@@ -399,6 +435,8 @@ class _NegativeKl(Limits):
     why="The tokens were sampled from a different distribution than the trainer's, so a KL "
     "penalty acts as an undeserved reward.",
     suggestion="Sample with temperature 1, top_k = 0, top_p = 1, no min_length or forced tokens.",
+    advice=neutral(SettingKind.TEMPERATURE, SettingKind.TOP_P, SettingKind.TOP_K),
+    otherwise="Look for forced tokens or a minimum length in sampling.",
     explains=(*FALLS, "reward_stalled", "length_collapse"),
 )
 def negative_kl(check: Check, run: Run) -> Result:

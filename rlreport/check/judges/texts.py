@@ -27,6 +27,7 @@ from rlreport.check.laws import (
 from rlreport.check.limits import Limit, LimitKind, Limits
 from rlreport.check.means import mean
 from rlreport.check.run import Run
+from rlreport.check.settings import SettingKind, higher, see
 from rlreport.check.sources import sources_of
 from rlreport.check.windows import Window
 from rlreport.figures.ragged import Floats
@@ -81,6 +82,8 @@ def _garbled_title(facts: Facts) -> str:
     "high a temperature, or by a policy whose entropy exploded.",
     suggestion="Compare the sampler's weights with the trainer's, then look at the temperature and "
     "the entropy.",
+    advice=see(SettingKind.TEMPERATURE),
+    rules_out=higher(SettingKind.TEMPERATURE),
     explains=("language_drift", "diversity_collapse", "length_collapse"),
     place=garbled_place,
 )

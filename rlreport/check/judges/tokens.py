@@ -22,6 +22,7 @@ from rlreport.check.laws import (
 from rlreport.check.limits import Limit, LimitKind, Limits, Tested
 from rlreport.check.means import median
 from rlreport.check.run import Run
+from rlreport.check.settings import SettingKind, see
 from rlreport.check.windows import Window
 from rlreport.figures.ragged import Floats
 from rlreport.figures.rounding import rounded
@@ -219,6 +220,7 @@ class _EosNotSampled(Limits):
     statement="{share:percent} of end tokens were not sampled by the policy",
     why="An end token that was put at a limit hides that the response is cut off, and is trained.",
     suggestion="Do not append end tokens at the limit, or leave them out of the loss.",
+    advice=see(SettingKind.STOP_TOKENS),
     explains=("missing_eos", "length_collapse", *FALLS),
 )
 def eos_not_sampled(check: Check, run: Run) -> Result:
@@ -293,6 +295,7 @@ class _ImprobableDuplicates(Limits):
     "what they seem.",
     suggestion="Compare the sampler's temperature with that of the log-probabilities; look for "
     "copied rows.",
+    advice=see(SettingKind.TEMPERATURE),
 )
 def improbable_duplicates(check: Check, run: Run) -> Result:
     """Note equal responses to a prompt in a step that would hardly be sampled twice."""
@@ -351,6 +354,7 @@ _RARE = ("rare_tokens", "rare_sampler", "rare_trainer", "rare_square", "rare_pro
     why="Importance weights and the KL then compare two different distributions.",
     suggestion="Divide logits by the sampling temperature in the trainer, too; or let the sampler "
     "return log-probabilities after the temperature.",
+    advice=see(SettingKind.TEMPERATURE),
 )
 def temperature(check: Check, run: Run) -> Result:
     """Note that log-probabilities of trainer and sampler differ by a factor."""

@@ -6,6 +6,7 @@
 /** @import { RowsData } from "../shared/types.d.ts" */
 
 import { mountCharts } from "../charts/charts.js";
+import { mountStrips } from "../charts/strips.js";
 import { hasVega, loadVega } from "../charts/vega.js";
 import { readTable } from "../list/read-table.js";
 import { mountRunList } from "../list/run-list.js";
@@ -52,7 +53,10 @@ export function mount(root, address) {
   const { steps, stepList } = mountTables(root, data, page);
   list = stepList;
   showRun(root, data);
-  const charts = mountCharts(root, chartHooks(root, data, { steps, stepList }, signal));
+  const hooks = chartHooks(root, data, { steps, stepList }, signal);
+  const charts = mountCharts(root, hooks);
+  const numbers = steps ? stepsWithPage(steps.view) : [];
+  mountStrips(root, { steps: numbers, open: hooks.openStep, tip: hooks.tip, signal });
   if (stepList && data) {
     stepList.rows.listeners.add(charts.update);
     keepPrompt(root, data, address, () => stepList.panel.open);
@@ -119,6 +123,12 @@ function chartHooks(root, data, { steps, stepList }, signal) {
     openResponse: (n) => data && stepList?.open(data.n.indexOf(n)),
     brushed: (ranges) => stepList?.brushed(ranges),
   };
+}
+
+/** Returns the steps that have a page, ascending. @param {TableView} view of the steps */
+function stepsWithPage(view) {
+  const ids = view.rowIds.filter((_, row) => view.nodes[row]?.querySelector("a"));
+  return ids.map(Number).sort((a, b) => a - b);
 }
 
 /** Goes to the page of a step. @param {TableView} view of the steps @param {number} step */

@@ -1,0 +1,181 @@
+"""What moved, in words: names of figures, and the line "Around step 35: KL × 3, …"."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rlreport.check.course import SCORES, Quantity
+from rlreport.check.course_words import numbers_of
+from rlreport.check.events import Event, EventKind
+from rlreport.check.moved import Figure, Moved, MovedFigures, recoveries
+from rlreport.figures.rounding import rounded
+from rlreport.text.messages import (
+    clauses,
+    message,
+    phrases,
+    span,
+    translatable,
+    with_unit,
+)
+from rlreport.text.numbers import short, written
+
+# Most figures whose numbers the line has, and most stretches that it names
+MOST_TOLD = 4
+MOST_STRETCHES = 2
+# A positive figure that no score is grew "× 5" from this factor on
+TIMES = 2.0
+# Beyond this factor, both levels say more
+MOST_TIMES = 1000.0
+
+_NAMES: dict[Quantity, str] = {
+    "reward": translatable("reward"),
+    "validation": translatable("validation"),
+    "second_reward": translatable("second reward"),
+    "kl": translatable("KL"),
+    "length": translatable("length"),
+    "entropy": translatable("entropy"),
+}
+
+
+def name_of(figure: Figure) -> str:
+    """Return the name of a figure: of a quantity, the label of a column, or as it is logged."""
+    if figure.quantity in _NAMES:
+        return message(_NAMES[figure.quantity])
+    if figure.column is not None and figure.of == "quantity":
+        return figure.column.label
+    return figure.name or figure.course.column
+
+
+def title_of(figure: Figure) -> str:
+    """Return the name with a capital letter, or as it is logged, with the unit."""
+    name = heading_of(figure)
+    unit = unit_of(figure)
+    return message("{label} ({unit})", label=name, unit=unit) if unit else name
+
+
+def heading_of(figure: Figure) -> str:
+    """Return the name with a capital letter, or as it is logged."""
+    name = name_of(figure)
+    if figure.quantity in _NAMES:
+        return message("{one:capital}", one=name)
+    return name
+
+
+def unit_of(figure: Figure) -> str:
+    """Return the unit of a figure, "" if it has none or it is not known."""
+    if figure.course.unit == "%":
+        return "%"
+    if figure.column is not None:
+        return figure.column.unit
+    # Every trainer logs lengths in tokens; a KL may be that of a token or of a response.
+    return message("tokens") if figure.quantity == "length" else ""
+
+
+def moved_in_words(moved: MovedFigures) -> str:
+    """Return what moved around the onset, or over the run, and what recovered; "" if nothing."""
+    stretches = recoveries(moved)[:MOST_STRETCHES]
+    # What a stretch says of a figure is not said twice.
+    told = set[int]()
+    for stretch in stretches:
+        told.update(stretch.figures)
+    told = {index for index in told if moved.figures[index].move.until is not None}
+    near = [
+        one
+        for index, one in enumerate(moved.figures)
+        if index not in told and (one.is_near or moved.onset is None)
+    ][:MOST_TOLD]
+    lines = []
+    if near:
+        changes = phrases(_change(one) for one in near)
+        literal = message("Moved most: {changes}", changes=changes)
+        if moved.onset is not None:
+            literal = message(
+                "Around step {step:count}: {changes}",
+                step=moved.onset.step,
+                changes=changes,
+            )
+        lines.append(literal)
+    for stretch in stretches:
+        figures = [
+            _excursion(moved.figures[index].figure, event)
+            for index, event in stretch.figures.items()
+        ][:MOST_TOLD]
+        lines.append(
+            message(
+                "{steps}: {figures}, recovered",
+                steps=span(stretch.steps),
+                figures=phrases(figures),
+            )
+        )
+    if not lines:
+        return ""
+    return message("{one:capital}.", one=clauses(lines))
+
+
+def _change(moved: Moved) -> str:
+    """Return the change of a figure at its break: "KL × 3", "length 29 → 61 tokens"."""
+    figure = moved.figure
+    move = moved.move
+    times = _times(figure, move.before, move.after)
+    if times:
+        return message("{name} × {times}", name=name_of(figure), times=times)
+    before, after = _numbers(figure, [move.before, move.after])
+    return message(
+        "{name} {before} → {after}",
+        name=name_of(figure),
+        before=before,
+        after=with_unit(after, _spoken_unit(figure)),
+    )
+
+
+def _excursion(figure: Figure, event: Event) -> str:
+    """Return the level of a figure in a stretch of steps: "reward 0", "length × 5"."""
+    level = event.level
+    if event.kind is EventKind.VALLEY:
+        level = figure.curve.lowest_in((event.onset, event.until)).value
+    times = _times(figure, event.before, level)
+    if times:
+        return message("{name} × {times}", name=name_of(figure), times=times)
+    number = _numbers(figure, [level])[0]
+    return message(
+        "{name} {value}",
+        name=name_of(figure),
+        value=with_unit(number, _spoken_unit(figure)),
+    )
+
+
+def _times(figure: Figure, before: float, after: float) -> str:
+    """Return how many times a figure grew; "" for scores and shares, and if it is less than two."""
+    is_bounded = figure.is_share or figure.quantity in SCORES or figure.of == "part"
+    if is_bounded or before <= 0 or not TIMES <= after / before < MOST_TIMES:
+        return ""
+    return short(rounded(after / before), 2 if after < 10 * before else 1)
+
+
+def _numbers(figure: Figure, values: Sequence[float]) -> list[str]:
+    if figure.is_share:
+        return [written(value, "share") for value in values]
+    return numbers_of(values, figure.course)
+
+
+def _spoken_unit(figure: Figure) -> str:
+    unit = unit_of(figure)
+    return "" if unit == "%" else unit
+
+
+def described(moved: Moved) -> str:
+    """Return a sentence with the numbers of a figure, for those who cannot see its chart."""
+    curve = moved.figure.curve
+    levels = (curve.first, curve.last, curve.lowest, curve.highest)
+    numbers = _numbers(moved.figure, [level.value for level in levels])
+    first, last, lowest, highest = numbers
+    return message(
+        "{name}: {first} in {start}, {last} in {end}; lowest {lowest}, highest {highest}.",
+        name=heading_of(moved.figure),
+        first=first,
+        start=span(curve.first.steps),
+        last=last,
+        end=span(curve.last.steps),
+        lowest=lowest,
+        highest=highest,
+    )
