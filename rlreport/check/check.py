@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -12,10 +13,11 @@ import numpy as np
 
 from rlreport.check import means, quantities
 from rlreport.check.curve import Excursion, Level
-from rlreport.check.evidence import Evidence, Ranking, beyond, evidence_of, where_known
+from rlreport.check.evidence import Ranking, beyond, evidence_of, where_known
 from rlreport.check.excerpts import Place
 from rlreport.check.finding import (
     Close,
+    Evidence,
     Fact,
     Facts,
     Finding,
@@ -278,8 +280,12 @@ class Check:
         if steps is not None:
             steps = tuple(steps)
         shown = Evidence(())
+        evidence_since = None
         if ranking is not None:
-            shown = evidence_of(run, ranking, onset, until, steps)
+            evidence_since = partial(
+                evidence_of, run, ranking, until=until, steps=steps
+            )
+            shown = evidence_since(onset)
         if steps is None:
             steps = run.since(onset)
         finding = Finding(
@@ -296,7 +302,7 @@ class Check:
             charts=self.charts,
             texts=texts,
         )
-        return Result(finding, tested)
+        return Result(finding, tested, evidence_since=evidence_since)
 
     def judge_share(
         self,

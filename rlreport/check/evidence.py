@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlreport.check import progress
-from rlreport.check.finding import Example, Onset
+from rlreport.check.finding import Evidence, Example, Onset
 from rlreport.check.limits import Op
 from rlreport.check.means import mean, median
 from rlreport.check.run import Run
@@ -62,14 +62,6 @@ class Ranking(NamedTuple):
     def fails(self) -> Bools:
         """Which responses do not; one without a figure may fulfil it, bool (rows,)."""
         return np.asarray((self.among == 0) & np.isfinite(self.by))
-
-
-class Evidence(NamedTuple):
-    """The responses that show a finding."""
-
-    examples: tuple[Example, ...]
-    # without any: the number of responses with texts in its steps, none of which shows it
-    unseen: int = 0
 
 
 def where_known(values: Floats, condition: Bools) -> Floats:

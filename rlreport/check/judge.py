@@ -24,6 +24,7 @@ from rlreport.check.events import Event
 from rlreport.check.excerpts import Excerpts
 from rlreport.check.finding import (
     Close,
+    Evidence,
     Finding,
     NotRun,
     Onset,
@@ -271,8 +272,13 @@ def _of_death(result: Result, finding: Finding, death: Event, run: Run) -> Resul
             low=max(onset.low, death.low),
             high=max(onset.high, death.onset),
         )
+    shown = Evidence(())
+    if result.evidence_since is not None:
+        shown = result.evidence_since(onset)
     consequence = replace(
         finding,
+        evidence=shown.examples,
+        unseen=shown.unseen,
         rank=Rank.NOTE if finding.rank is Rank.NOTE else Rank.CONSEQUENCE,
         onset=onset,
         explained_by="reward_collapse" if has_reward else "watched_reward_fall",
