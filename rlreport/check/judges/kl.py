@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -12,13 +13,14 @@ from rlreport.check.check import KL, Check, mean_in, severity_of
 from rlreport.check.course import Course
 from rlreport.check.curve import Excursion, excursion_of
 from rlreport.check.events import Event, EventKind
-from rlreport.check.evidence import Ranking
+from rlreport.check.evidence import Ranking, beyond
 from rlreport.check.finding import Facts, Onset, Rank, Result, Severity
 from rlreport.check.limits import Limit, LimitKind, Limits, Tested
 from rlreport.check.prepared import Kind
 from rlreport.check.run import Run, once_per_run, onset_of
 from rlreport.check.series import Series
 from rlreport.check.settings import SettingKind, higher, lower, see
+from rlreport.figures.ragged import Floats
 from rlreport.text.messages import translatable
 
 TRL_KL = translatable(
@@ -194,7 +196,12 @@ def _too_high(check: Check, run: Run, kl: _Kl, excursion: _Excursion) -> Result:
     ranking = None
     if KL.is_available(run):
         token = run.column("kl_max_position")
-        ranking = Ranking(run.column("kl_k1"), unit="nats", token=token)
+        ranking = Ranking(
+            run.column("kl_k1"),
+            _is_above(run, excursion.tested),
+            unit="nats",
+            token=token,
+        )
     severity = severity_of(stretch, excursion.severity)
     # What is high from the first step on and does not rise is no explosion.
     if kind == "start" and severity is Severity.CRITICAL:
@@ -209,6 +216,18 @@ def _too_high(check: Check, run: Run, kl: _Kl, excursion: _Excursion) -> Result:
         onset=_onset_of_kl(run, kl, stretch),
         until=None if stretch.lasts else stretch.steps[1],
     )
+
+
+def _is_above(run: Run, tested: Sequence[Tested]) -> Floats:
+    """Return 1 for responses whose KL is above all limits that were crossed, float64 (rows,)."""
+    kl = run.column("kl_k1")
+    per_token = kl / np.fmax(run.column("response_tokens"), 1.0)
+    among = np.where(np.isfinite(kl), 1.0, np.nan)
+    for one in tested:
+        if one.met:
+            is_per_token = one.limit.key.endswith("_token")
+            among *= beyond(per_token if is_per_token else kl, ">", one.bound)
+    return among
 
 
 def _level_of(series: Series | None, kind: str, stretch: Excursion) -> float:
