@@ -112,7 +112,9 @@ def _nothing_before(spoiling: list[Finding], *, since_change: bool) -> Checkpoin
     ``since_change``: whether only steps since a change of the reward function are compared.
     """
     if any(finding.id in HACKS for finding in spoiling):
-        return Checkpoint(none_is_better=True, why=message("what was gained is the fault"))
+        return Checkpoint(
+            none_is_better=True, why=message("what was gained is the fault")
+        )
     if since_change:
         return Checkpoint(why=message("the reward function changed"))
     why = message("nothing was gained before the fault")

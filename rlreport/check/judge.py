@@ -21,6 +21,7 @@ from rlreport.check.checkpoint import (
 )
 from rlreport.check.course import HELD_OUT, Course, Quantity, course_of
 from rlreport.check.events import Event
+from rlreport.check.evidence import progress_pair
 from rlreport.check.excerpts import Excerpts
 from rlreport.check.finding import (
     Close,
@@ -59,7 +60,8 @@ def with_excerpts(
     """
     findings = [*judged.findings, *(muted.finding for muted in judged.muted)]
     examples = chain.from_iterable(finding.evidence for finding in findings)
-    excerpts = Excerpts(examples, responses, rollouts)
+    pairs = [] if judged.pair is None else [judged.pair]
+    excerpts = Excerpts([*examples, *pairs], responses, rollouts)
 
     def with_texts_of_examples(finding: Finding) -> Finding:
         check = BY_ID.get(finding.id)
@@ -74,7 +76,8 @@ def with_excerpts(
         ]
         return replace(finding, evidence=tuple(evidence))
 
-    return judged.map(with_texts_of_examples)
+    told = judged.map(with_texts_of_examples)
+    return replace(told, pair=judged.pair and excerpts.of(judged.pair))
 
 
 # Figure of the policy -> columns of responses and roles of trainer metrics; each of them shows it
@@ -128,6 +131,7 @@ def judge(run: Run, muted: Mapping[str, str] | None = None) -> Judged[Finding]:
         _about_run(run),
         level=_level(ordered, run),
         lead=leading[0] if leading else None,
+        pair=None if leading else progress_pair(run),
         checkpoint=checkpoint,
         findings=ordered,
         close=outcome.close_ones(),
