@@ -586,7 +586,7 @@ class _WatchedRewardFall(Limits):
         "part_fell": "{part:quoted} falls from {best:short} to {end:short}",
     },
     why="The policy games or over-fits the reward that it is trained on.",
-    suggestion="Keep the checkpoint where it was best; raise the KL coefficient or fix the reward.",
+    suggestion="Raise the KL coefficient, or fix the reward.",
     advice=higher(SettingKind.KL),
     otherwise="Keep the checkpoint where it was best, and fix the reward.",
 )

@@ -460,9 +460,9 @@ def _are_other_texts(length: Change | None, finished: Change | None) -> bool:
         "{losses:percent}.",
     },
     why="The run spent its compute, but the policy is no better by the reward it was trained on.",
-    suggestion="Try easier prompts, a higher learning rate or a lower KL coefficient.",
+    suggestion="Try a higher learning rate, and prompts that are solved sometimes, but not always.",
     advice=also(*higher(SettingKind.STEP_SIZE)),
-    before_setting="Try easier prompts.",
+    before_setting="Choose prompts that are solved sometimes, but not always.",
     source=RL_BOARD,
     of_reward=True,
 )

@@ -54,10 +54,15 @@ def _unearned_statement(facts: Facts) -> str:
     """Return the clause of the verdict."""
     if facts["right"] is None:
         return translatable(
-            "the gain is {parts:quoted}, while validation does not rise"
+            "{share:percent} of the reward's gain is {parts:quoted}, while validation hardly rises"
+        )
+    if facts["right_fell"]:
+        return translatable(
+            "{share:percent} of the reward's gain is {parts:quoted}, while {right:quoted} falls to "
+            "{right_end:short}"
         )
     return translatable(
-        "the gain is {parts:quoted}, while {right:quoted} does not rise"
+        "{share:percent} of the reward's gain is {parts:quoted}, while {right:quoted} hardly rises"
     )
 
 
