@@ -54,15 +54,15 @@ def _unearned_statement(facts: Facts) -> str:
     """Return the clause of the verdict."""
     if facts["right"] is None:
         return translatable(
-            "{share:percent} of the reward's gain is {parts:quoted}, while validation hardly rises"
+            "{share:percent} of the gain is {parts:quoted}, while validation hardly rises"
         )
     if facts["right_fell"]:
         return translatable(
-            "{share:percent} of the reward's gain is {parts:quoted}, while {right:quoted} falls to "
+            "{share:percent} of the gain is {parts:quoted}, while {right:quoted} falls to "
             "{right_end:short}"
         )
     return translatable(
-        "{share:percent} of the reward's gain is {parts:quoted}, while {right:quoted} hardly rises"
+        "{share:percent} of the gain is {parts:quoted}, while {right:quoted} hardly rises"
     )
 
 
