@@ -178,7 +178,8 @@ def _end_of_rise(told: _Telling) -> str:
         )
     if curve.ends_rising and not told.course.slipped:
         return message("{name:capital} still rises at the end.", name=name)
-    halfway = curve.steps[curve.lines >= (curve.first.value + curve.last.value) / 2]
+    middle = (curve.first.value + curve.last.value) / 2
+    halfway = curve.steps[curve.lines >= middle]
     if not len(halfway) or len(curve) < LEAST_TREND:
         return ""
     literal = translatable("{name:capital} had half of this gain by step {step}.")

@@ -278,7 +278,8 @@ def trend_z(values: Floats) -> float:
     error = math.sqrt(total / (count - 2) / squares)
     alike = float(residuals[1:] @ residuals[:-1]) / total
     alike = min(max(alike, 0.0), MOST_ALIKE)
-    return rounded(slope / (error * math.sqrt((1 + alike) / (1 - alike))))
+    error *= math.sqrt((1 + alike) / (1 - alike))
+    return rounded(slope / error)
 
 
 def read_curve(
