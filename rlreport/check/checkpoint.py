@@ -131,7 +131,7 @@ def _without_gain(run: Run, course: Course | None) -> Checkpoint:
     if course is None or course.curve.changed is None:
         return Checkpoint(why=message("its steps are too few"))
     if _seems_higher(course):
-        return Checkpoint(why=message("what rose may be noise"))
+        return Checkpoint(why=message("the gain may be noise"))
     why = message("nothing was gained")
     reward = quantities.reward_course(run)
     if course.quantity != "reward" and reward is not None and reward.rose:
