@@ -126,7 +126,8 @@ def with_sentence(verdict: Verdict) -> Verdict:
     if lead is None:
         what, course = _without_lead(verdict)
     elif verdict.level == "unjudged":
-        what = message("{text}.", text=headline(verdict))
+        text = _dated(lead, lead.clause, verdict, lasting="{level}: {what}")
+        what = message("{text}.", text=text)
         course = lead.title  # which runs they are, and what to do
     else:
         what = _lead_sentence(lead, verdict)
@@ -151,6 +152,8 @@ def _lead_of(verdict: Verdict) -> ToldFinding | None:
 def checkpoint_sentence(verdict: Verdict) -> str:
     """Return which checkpoint to keep, or why the log names none."""
     checkpoint = verdict.checkpoint
+    if verdict.level == "unjudged":  # the first line says why
+        return message("The log does not tell which checkpoint is best.")
     if checkpoint.step is None:
         literal = translatable("The log does not tell which checkpoint is best: {why}.")
         if checkpoint.none_is_better:
