@@ -102,20 +102,21 @@ def _root(
     """
     chain = [finding]
     while True:
-        cause = _cause_of(chain[-1], ranked, harmless)
-        if cause is None or cause in chain:
+        others = [one for one in ranked if one not in chain]
+        cause = _cause_of(chain[-1], others, harmless)
+        if cause is None:
             return chain[-1]
         chain.append(cause)
 
 
 def _cause_of(
-    finding: Finding, ranked: Sequence[Finding], harmless: Sequence[Finding]
+    finding: Finding, others: Sequence[Finding], harmless: Sequence[Finding]
 ) -> Finding | None:
-    """Return the first finding that explains this one, None without one."""
-    told = _explained_by(finding, ranked)
+    """Return the first of others that explains a finding, None without one."""
+    told = _explained_by(finding, others)
     if told is not None:
         return told
-    for other in ranked:
+    for other in others:
         is_harmless = _is_loss(finding) and other in harmless
         if not is_harmless and _explains(other, finding):
             return other
