@@ -51,6 +51,10 @@ ROUGH_Z = 3.0
 ROUGH_Z_OF_MANY = 6.0
 # A break with a wide interval is not near if its step is further away, as a part of the run
 AROUND_SHARE = 0.25
+# A change goes on while it has more than this part of its way before it
+STILL_TO_GO = 0.1
+# A change from the first level to the last is most of that from an extreme one
+MOSTLY = 0.5
 # Beyond so many standard errors, a larger number says no more
 ENOUGH_Z = 20.0
 # A figure with so many values that hardly ever falls is a counter, such as a number of tokens
@@ -152,14 +156,16 @@ class Move:
     size: float = 0.0
 
     is_event: bool = True  # whether it is more than a boundary of two pieces
+    # steps of the level before, None if that is the first one or, before a fall of a score, the best
+    of_before: tuple[int, int] | None = None
 
     @property
     def levels(self) -> tuple[float, float]:
         return self.before, self.after
 
     def distance(self, onset: Onset) -> int:
-        """Return the number of steps between the two intervals, 0 if they overlap."""
-        return max(self.low - onset.high, onset.low - self.high, 0)
+        """Return the number of steps from its interval to the onset's step, 0 if it is inside."""
+        return max(self.low - onset.step, onset.step - self.high, 0)
 
     def steps_apart(self, onset: Onset) -> int:
         """Return the number of steps to the onset's step itself, 0 for neighbours."""
@@ -211,7 +217,8 @@ def moved_figures(
     subjects = _subjects_of(lead)
     moved = []
     for figure in figures:
-        found = _move_of(figure, onset, near)
+        is_lead = figure.subject in subjects[:1]
+        found = _move_of(figure, onset, near, is_lead=is_lead)
         if found is not None:
             moved.append(found)
     moved.sort(key=lambda one: _order(one, onset, subjects))
@@ -524,46 +531,73 @@ def _blocks(values: Floats, width: int) -> Floats:
 # Breaks
 
 
-def _move_of(figure: Figure, onset: Onset | None, near: float) -> Moved | None:
-    """Return the break of a figure that is nearest to the onset, else its largest; None if flat."""
-    moves = list(_moves(figure.curve, is_share=figure.is_share))
+def _move_of(
+    figure: Figure, onset: Onset | None, near: float, *, is_lead: bool = False
+) -> Moved | None:
+    """Return the break of a figure that is nearest to the onset, else its largest; None if flat.
+
+    ``is_lead``: whether it is the figure of the lead finding, whose change may go on at the onset.
+    """
+    moves = list(_moves(figure))
     if not moves:
         return None
     if onset is not None:
-        steps = figure.curve.steps
-        around = max(AROUND_SHARE * float(steps[-1] - steps[0]), near)
-        is_close = [
-            move.distance(onset) <= near and abs(move.step - onset.step) <= around
-            for move in moves
-        ]
-        nearest = min(
-            itertools.compress(moves, is_close),
-            key=lambda move: (
-                move.steps_apart(onset),
-                not move.is_event,
-                abs(move.step - onset.step),
-            ),
-            default=None,
-        )
+        nearest = _nearest(figure, moves, onset, near)
+        if is_lead and (nearest is None or not nearest.is_event):
+            under_way = (move for move in moves if _goes_on(move, onset, figure.curve))
+            nearest = next(under_way, nearest)
         if nearest is not None:
             return Moved(figure, nearest, is_near=True)
     largest = max(moves, key=lambda move: (move.is_event, move.size))
     return Moved(figure, largest, is_near=False)
 
 
-def _moves(curve: Curve, *, is_share: bool) -> Iterator[Move]:
+def _nearest(
+    figure: Figure, moves: Sequence[Move], onset: Onset, near: float
+) -> Move | None:
+    """Return the break that is nearest to the step of an onset, None if none is near."""
+    steps = figure.curve.steps
+    around = max(AROUND_SHARE * float(steps[-1] - steps[0]), near)
+    is_close = [
+        move.distance(onset) <= near and abs(move.step - onset.step) <= around
+        for move in moves
+    ]
+    return min(
+        itertools.compress(moves, is_close),
+        key=lambda move: (
+            move.steps_apart(onset),
+            not move.is_event,
+            abs(move.step - onset.step),
+        ),
+        default=None,
+    )
+
+
+def _goes_on(move: Move, onset: Onset, curve: Curve) -> bool:
+    """Return whether a change to the last level has begun at an onset, and has not ended yet."""
+    if not move.is_event or move.until is not None or move.low > onset.step:
+        return False
+    at = int(np.searchsorted(curve.steps, onset.step).clip(max=len(curve) - 1))
+    left = abs(move.after - float(curve.lines[at]))
+    return left > STILL_TO_GO * abs(move.after - move.before)
+
+
+def _moves(figure: Figure) -> Iterator[Move]:
     """Yield the breaks of a curve that are large and beyond noise."""
-    for move in [*_moves_of_events(curve), *_moves_of_pieces(curve)]:
-        size = _size(move, is_share=is_share)
+    for move in [*_moves_of_events(figure), *_moves_of_pieces(figure.curve)]:
+        size = _size(move, is_share=figure.is_share)
         if size > 0:
             yield replace(move, size=size)
 
 
-def _moves_of_events(curve: Curve) -> Iterator[Move]:
+def _moves_of_events(figure: Figure) -> Iterator[Move]:
     """Yield the events of a curve, and its change from its first level to its last."""
+    curve = figure.curve
     for event in curve.events:
-        if event.kind not in (EventKind.SPIKE, EventKind.DEAD, EventKind.ABOVE):
-            yield _move_of_event(event, curve)
+        if event.kind in (EventKind.FALL, EventKind.CLIMB):
+            yield _move_to_the_end(event, curve, is_score=figure.quantity in SCORES)
+        elif event.kind in (EventKind.VALLEY, EventKind.HUMP):
+            yield _move_of_stretch(event, curve)
     began = curve.departure
     z = abs(curve.changed or 0.0)
     if began is not None and z >= CHANGED_Z:
@@ -572,24 +606,51 @@ def _moves_of_events(curve: Curve) -> Iterator[Move]:
         yield Move(*began, before=before, after=after, z=z)
 
 
-def _move_of_event(event: Event, curve: Curve) -> Move:
-    """Return the break of an event; a fall or a climb has the levels that others print."""
-    before = event.before
-    after = event.level
-    if event.kind in (EventKind.FALL, EventKind.CLIMB):
-        is_fall = event.kind is EventKind.FALL
-        before = (curve.highest if is_fall else curve.lowest).value
-        after = curve.last.value
-    has_ended = event.kind in (EventKind.VALLEY, EventKind.HUMP)
+def _move_to_the_end(event: Event, curve: Curve, *, is_score: bool) -> Move:
+    """Return the break of a fall or a climb, with the levels that other outputs print.
+
+    A score falls from its best level. Anything else goes from its first level to its last, unless
+    most of the change was to come back from another level.
+    """
+    is_fall = event.kind is EventKind.FALL
+    extreme = curve.highest if is_fall else curve.lowest
+    first = curve.first.value
+    last = curve.last.value
+    whole = last - extreme.value
+    is_first = is_score and is_fall
+    before = extreme
+    if not is_first and (last - first) * whole >= whole**2 * MOSTLY:
+        before = curve.first
+        is_first = True
     return Move(
         step=event.onset,
         low=event.low,
         high=event.high,
-        before=before,
-        after=after,
+        before=before.value,
+        after=last,
         z=abs(event.z or 0.0),
-        until=event.until if has_ended else None,
+        of_before=None if is_first or before == curve.first else before.steps,
     )
+
+
+def _move_of_stretch(event: Event, curve: Curve) -> Move:
+    """Return the break of a valley or a hump, to its lowest or its highest level."""
+    return Move(
+        step=event.onset,
+        low=event.low,
+        high=event.high,
+        before=event.before,
+        after=level_in(event, curve),
+        z=abs(event.z or 0.0),
+        until=event.until,
+    )
+
+
+def level_in(event: Event, curve: Curve) -> float:
+    """Return the lowest level in a valley, or the highest in a hump."""
+    steps = (event.onset, event.until)
+    is_low = event.kind is EventKind.VALLEY
+    return (curve.lowest_in(steps) if is_low else curve.highest_in(steps)).value
 
 
 def _moves_of_pieces(curve: Curve) -> Iterator[Move]:
@@ -681,7 +742,7 @@ def _stretch_of(moved: Moved, onset: Onset | None) -> Event | None:
     for event in figure.curve.events:
         if (
             event.kind not in kinds
-            or _size(_move_of_event(event, figure.curve)) < LEAST_STRETCH
+            or _size(_move_of_stretch(event, figure.curve)) < LEAST_STRETCH
         ):
             continue
         if not _has_recovered(figure.curve, event):

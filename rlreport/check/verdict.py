@@ -185,6 +185,7 @@ def _course_json(course: Course) -> dict[str, Any]:
         # null where no direction is better, as of a length
         "best": course.best and _level_json(course.best),
         "lowest": _level_json(curve.lowest),
+        "highest": _level_json(curve.highest),
         "last": _level_json(course.last),
         "changed": curve.changed,
         "pieces": [

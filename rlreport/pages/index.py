@@ -115,8 +115,8 @@ _BEST = ColumnView(
 _LAST = ColumnView("reward_last", message("Reward, last"), help=_LAST_WINDOW)
 _END_COLUMNS = (
     ColumnView("validation", message("Validation, last"), help=_LAST_WINDOW),
-    ColumnView("kl", message("KL, end"), STEP["kl_k1_mean"].unit, help=_LAST_WINDOW),
-    ColumnView("length", message("Length, end"), _LENGTH_UNIT, help=_LAST_WINDOW),
+    ColumnView("kl", message("KL, last"), STEP["kl_k1_mean"].unit, help=_LAST_WINDOW),
+    ColumnView("length", message("Length, last"), _LENGTH_UNIT, help=_LAST_WINDOW),
     ColumnView("steps", message("Steps"), written="count"),
 )
 _EVIDENCE = ColumnView("evidence", message("Evidence"), kind="link")

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from rlreport.check import progress, quantities
 from rlreport.check.check import FAILURES, FALLS, LOGPROBS, Check
-from rlreport.check.curve import LEAST_LEVEL, Curve
+from rlreport.check.curve import LEAST_LEVEL, Curve, Level
 from rlreport.check.evidence import Ranking
 from rlreport.check.finding import Facts, Rank, Result, Severity
 from rlreport.check.judges.kl import kl_is_high
@@ -22,7 +22,7 @@ from rlreport.check.series import MIN_STEPS, Series
 from rlreport.check.settings import SettingKind, higher, lower
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.figures.rounding import change
-from rlreport.text.messages import translatable
+from rlreport.text.messages import format_message, span, translatable
 
 ENTROPY = translatable("entropy-collapse threads of TRL, verl and DAPO")
 PUBLIC_RUNS = translatable("public GRPO runs")
@@ -38,11 +38,8 @@ class _Entropy(NamedTuple):
 
 def _entropy(run: Run, highest: bool) -> _Entropy | None:
     """Return the entropy, with the ``highest`` (or lowest) responses as its examples."""
-    weights = run.column("logp_tokens") if run.has("logp_tokens") else None
-    series = quantities.series_of(run, "entropy", MIN_STEPS)
-    if run.has("surprisal_mean"):
-        series = quantities.series_by_step(run, "surprisal_mean", weights)
-    if series is None or series.curve is None:
+    series = quantities.entropy(run)
+    if series is None or series.curve is None or len(series.steps) < MIN_STEPS:
         return None
     ranking = None
     if LOGPROBS.is_available(run):
@@ -63,13 +60,44 @@ class _EntropyCollapse(Limits):
     )
 
 
+def _with_steps(literal: str, facts: Facts) -> str:
+    """Return a title that says of which steps both levels are."""
+    steps = {name: span(facts[name]) for name in ("early", "late")}
+    return format_message(literal, {**facts, **steps})
+
+
+def _collapse_title(facts: Facts) -> str:
+    literal = translatable(
+        "The policy became certain: entropy fell from {start:figure} ({early}) to {end:figure} "
+        "nats per token ({late})."
+    )
+    return _with_steps(literal, facts)
+
+
+def _explosion_title(facts: Facts) -> str:
+    literal = translatable(
+        "The policy's text became random: entropy rose from {start:figure} ({early}) to "
+        "{end:figure} nats per token ({late})."
+    )
+    return _with_steps(literal, facts)
+
+
+def _levels(start: Level, end: Level) -> Facts:
+    """Return both levels as facts, with their steps."""
+    return {
+        "start": start.value,
+        "early": start.steps,
+        "end": end.value,
+        "late": end.steps,
+    }
+
+
 @Check(
     name="entropy collapse",
     rank=Rank.CONSEQUENCE,
     charts=("surprisal",),
     limits=_EntropyCollapse,
-    title="The policy became certain: entropy fell from {start:figure} to {end:figure} nats per "
-    "token.",
+    title=_collapse_title,
     statement="entropy falls to {end:short} nats per token",
     why="A policy that samples the same thing every time no longer explores.",
     suggestion="Lower the learning rate, add an entropy bonus, or use harder prompts.",
@@ -97,7 +125,7 @@ def entropy_collapse(check: Check, run: Run) -> Result:
     start = curve.before_fall
     end = curve.last.value
     limits = _EntropyCollapse
-    share = run.limits.test(limits.share, "<", end, of=start)
+    share = run.limits.test(limits.share, "<", end, of=start.value)
     floor = run.limits.test(limits.surprisal, "<", end)
     # One that comes back from a high is no collapse.
     has_fallen = curve.fell or (curve.fall is not None and 2 * end < curve.first.value)
@@ -108,7 +136,7 @@ def entropy_collapse(check: Check, run: Run) -> Result:
         run,
         Severity.INFO if is_harmless else Severity.WARNING,
         [share, floor],
-        {"start": start, "end": end},
+        _levels(start, curve.last),
         entropy.ranking,
         series=entropy.series,
         onset=fall_onset(curve),
@@ -143,8 +171,7 @@ class _EntropyExplosion(Limits):
         "ratio": "entropy rose to {value:short} times its start",
         "rise": "entropy rose by {value:short} nats per token",
     },
-    title="The policy's text became random: entropy rose from {start:figure} to {end:figure} nats "
-    "per token.",
+    title=_explosion_title,
     statement="entropy rises to {end:short} nats per token",
     why="A policy this uncertain samples tokens that mean nothing: what it had learned is lost.",
     suggestion="Lower the entropy bonus or the learning rate; continue from before the rise.",
@@ -177,12 +204,14 @@ def entropy_explosion(check: Check, run: Run) -> Result:
     curve = entropy.curve
     event = curve.climb or curve.hump
     # One that comes back from a low is no explosion.
-    start = max(event.before if event else 0.0, curve.first.value)
-    end = event.level if event else curve.last.value
-    until = curve.hump.until if curve.hump and not curve.climb else None
+    start = curve.first
+    if event is not None and event.before > start.value:
+        start = curve.lowest_in((start.steps[0], event.onset))
+    hump = curve.hump if curve.climb is None else None
+    end = curve.highest_in((hump.onset, hump.until)) if hump else curve.last
     limits = _EntropyExplosion
-    ratio = run.limits.test(limits.ratio, ">=", end, of=start)
-    rise = run.limits.test(limits.rise, ">=", change(start, end))
+    ratio = run.limits.test(limits.ratio, ">=", end.value, of=start.value)
+    rise = run.limits.test(limits.rise, ">=", change(start.value, end.value))
     rose = ratio.met and rise.met and (curve.rose or event is not None)
     if not rose or progress.learned(run):
         return Result(tested=(ratio, rise))
@@ -192,11 +221,11 @@ def entropy_explosion(check: Check, run: Run) -> Result:
         run,
         Severity.CRITICAL if has_lost else Severity.WARNING,
         [ratio, rise],
-        {"start": start, "end": end},
+        _levels(start, end),
         entropy.ranking,
         series=entropy.series,
         onset=event_onset(event) or run.onset(entropy.series),
-        until=until,
+        until=hump.until if hump else None,
     )
 
 

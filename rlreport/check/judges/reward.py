@@ -190,7 +190,6 @@ def _fall(run: Run) -> Result:
     onset = onset_of(course.curve)
     z = abs(course.curve.changed or 0.0)
     if fall is not None:
-        facts = {**facts, "best": fall.before}
         onset = event_onset(fall)
         z = abs(fall.z or z)
     if death is not None:
