@@ -252,7 +252,7 @@ STEP_COLUMNS = (
     Column("lag_max", "Largest lag", "steps", "largest over responses"),
     _whole("failed_rollouts", "Failed rollouts", "", "failed before the policy wrote text"),
     _whole("filtered_rollouts", "Filtered rollouts", "", "not trained on, or not yet"),
-    Column("validation_reward_mean", "Validation reward", "", "mean over validation responses"),
+    Column("validation_reward_mean", "Validation", "", "mean reward over validation responses"),
     Column("validation_tokens_mean", "Validation length", "tokens",
            "mean over validation responses"),
     Column("validation_chars_mean", "Validation length", "characters",

@@ -230,8 +230,13 @@ class Curve:
         return self.fell or self.fall is not None
 
     @property
-    def before_fall(self) -> Level:
+    def before_fall(self) -> float:
         """The level from which it fell to its last one; without a fall, the first level."""
+        return self.first.value if self.fall is None else self.fall.before
+
+    @property
+    def top(self) -> Level:
+        """The same as it is printed: the highest level or, without a fall, the first one."""
         return self.first if self.fall is None else self.highest
 
     @property

@@ -391,7 +391,7 @@ def tool_disuse(check: Check, run: Run) -> Result:
     if series is None or curve is None:
         return Result()
     # Calls may have become more frequent before they fell.
-    start = curve.before_fall.value
+    start = curve.before_fall
     end = curve.last.value
     ratio = run.limits.test(_ToolDisuse.ratio, "<", end, of=start)
     enough = run.limits.test(_ToolDisuse.calls, ">", start)

@@ -482,7 +482,7 @@ def group_std_fall(check: Check, run: Run) -> Result:
         needs = message("groups in at least {steps} steps", steps=least)
         return check.not_run(needs)
     # The std may have risen before it fell.
-    start = curve.before_fall.value
+    start = curve.before_fall
     end = curve.last.value
     ratio = run.limits.test(_GroupStdFall.ratio, "<", end, of=start)
     if not ratio.met or not curve.has_fallen:

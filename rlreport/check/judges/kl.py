@@ -330,7 +330,8 @@ def _excursion(run: Run, kl: _Kl) -> _Excursion:
             level = curve.last.value if curve is not None else np.nan
             if beyond is not None:
                 level = mean_in(series, beyond.steps)
-            tested.append(run.limits.test(limit, ">", level))
+            test = run.limits.test(limit, ">", level)
+            tested.append(replace(test, steps=beyond.steps if beyond else None))
         if beyond is None:
             continue
         stretch = beyond

@@ -301,7 +301,7 @@ def _shrunk(check: Check, run: Run) -> Result:
     if series.source == "rollouts" and not _is_median_shorter(run, length, curve):
         return Result()
     # If it grew before it fell, the fall is that from its highest level.
-    top = curve.highest if curve.fall else curve.first
+    top = curve.top
     end = curve.last.value
     severe = run.limits.test(_LengthCollapse.severe, "<", end, of=top.value)
     tested = [severe]
@@ -341,7 +341,7 @@ def _is_median_shorter(run: Run, length: Floats, curve: Curve) -> bool:
         length: of each response, float64 (rows,), NaN for those to leave out.
         curve: that of the mean length, whose levels are compared.
     """
-    top = curve.highest if curve.fall else curve.first
+    top = curve.top
     before = median(length[run.window_of(top.steps).rows])
     after = median(length[run.window_of(curve.last.steps).rows])
     return after < run.limits[_LengthCollapse].ratio * before

@@ -52,11 +52,11 @@ class _EntropyCollapse(Limits):
         0.2,
         LimitKind.SHARE,
         "of the first",
-        "mean surprisal, relative to the level before",
+        "entropy, relative to the level before",
         ENTROPY,
     )
     surprisal = Limit(
-        0.3, LimitKind.VALUE, "nats", "mean surprisal at the end", ENTROPY
+        0.3, LimitKind.VALUE, "nats", "entropy at the end", ENTROPY
     )
 
 
@@ -125,7 +125,7 @@ def entropy_collapse(check: Check, run: Run) -> Result:
     start = curve.before_fall
     end = curve.last.value
     limits = _EntropyCollapse
-    share = run.limits.test(limits.share, "<", end, of=start.value)
+    share = run.limits.test(limits.share, "<", end, of=start)
     floor = run.limits.test(limits.surprisal, "<", end)
     # One that comes back from a high is no collapse.
     has_fallen = curve.fell or (curve.fall is not None and 2 * end < curve.first.value)
@@ -136,7 +136,7 @@ def entropy_collapse(check: Check, run: Run) -> Result:
         run,
         Severity.INFO if is_harmless else Severity.WARNING,
         [share, floor],
-        _levels(start, curve.last),
+        _levels(curve.top, curve.last),
         entropy.ranking,
         series=entropy.series,
         onset=fall_onset(curve),
@@ -151,15 +151,26 @@ def _does_harm(run: Run) -> bool:
     return kl_is_high(run)
 
 
+def _levels_of_rise(curve: Curve) -> tuple[Level, Level]:
+    """Return the levels before and after a rise that other outputs print, too."""
+    event = curve.climb or curve.hump
+    start = curve.first
+    if event is not None and event.before > start.value:
+        start = curve.lowest_in((int(curve.steps[0]), event.onset))
+    if event is None or event is curve.climb:
+        return start, curve.last
+    return start, curve.highest_in((event.onset, event.until))
+
+
 class _EntropyExplosion(Limits):
     ratio = Limit(
         3.0,
         LimitKind.RATIO,
         "times",
-        "mean surprisal, relative to the level before",
+        "entropy, relative to the level before",
         ENTROPY,
     )
-    rise = Limit(1.0, LimitKind.VALUE, "nats", "rise of the mean surprisal", ENTROPY)
+    rise = Limit(1.0, LimitKind.VALUE, "nats", "rise of the entropy", ENTROPY)
 
 
 @Check(
@@ -204,14 +215,11 @@ def entropy_explosion(check: Check, run: Run) -> Result:
     curve = entropy.curve
     event = curve.climb or curve.hump
     # One that comes back from a low is no explosion.
-    start = curve.first
-    if event is not None and event.before > start.value:
-        start = curve.lowest_in((start.steps[0], event.onset))
-    hump = curve.hump if curve.climb is None else None
-    end = curve.highest_in((hump.onset, hump.until)) if hump else curve.last
+    start = max(event.before if event else 0.0, curve.first.value)
+    end = event.level if event else curve.last.value
     limits = _EntropyExplosion
-    ratio = run.limits.test(limits.ratio, ">=", end.value, of=start.value)
-    rise = run.limits.test(limits.rise, ">=", change(start.value, end.value))
+    ratio = run.limits.test(limits.ratio, ">=", end, of=start)
+    rise = run.limits.test(limits.rise, ">=", change(start, end))
     rose = ratio.met and rise.met and (curve.rose or event is not None)
     if not rose or progress.learned(run):
         return Result(tested=(ratio, rise))
@@ -221,11 +229,11 @@ def entropy_explosion(check: Check, run: Run) -> Result:
         run,
         Severity.CRITICAL if has_lost else Severity.WARNING,
         [ratio, rise],
-        _levels(start, end),
+        _levels(*_levels_of_rise(curve)),
         entropy.ranking,
         series=entropy.series,
         onset=event_onset(event) or run.onset(entropy.series),
-        until=hump.until if hump else None,
+        until=curve.hump.until if curve.hump and not curve.climb else None,
     )
 
 
