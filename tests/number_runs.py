@@ -138,24 +138,28 @@ def _validation_falls(folder: Path) -> None:
 def _metrics_alone(folder: Path) -> None:
     metrics(
         folder,
-        reward=noisy(2, levels((0, 0.3), (20, 0.9), (34, 0.9), (40, 0.2), (59, 0.15)), 0.03),
+        reward=noisy(
+            2, levels((0, 0.3), (20, 0.9), (34, 0.9), (40, 0.2), (59, 0.15)), 0.03
+        ),
         kl=noisy(3, levels((0, 0.5), (30, 1.5), (38, 80.0), (59, 90.0)), 0.3),
-        entropy=noisy(4, levels((0, 1.2), (15, 0.25), (30, 0.3), (38, 9.0), (59, 11.9)), 0.02),
-        completion_length=noisy(5, levels((0, 150), (34, 190), (40, 500), (59, 520)), 4),
+        entropy=noisy(
+            4, levels((0, 1.2), (15, 0.25), (30, 0.3), (38, 9.0), (59, 11.9)), 0.02
+        ),
+        completion_length=noisy(
+            5, levels((0, 150), (34, 190), (40, 500), (59, 520)), 4
+        ),
     )
 
 
 def _percentages(folder: Path) -> None:
     accuracy = noisy(6, levels((0, 21.0), (30, 56.0), (40, 52.0), (59, 24.0)), 1.0)
-    metrics(
-        folder,
-        **{
-            "critic/rewards/mean": noisy(7, levels((0, 0.1), (59, 0.8)), 0.02),
-            "val-core/math/accuracy_percent": _evaluations(accuracy),
-            "actor/entropy": noisy(8, levels((0, 0.4), (30, 0.5), (59, 5.0)), 0.02),
-            "response_length/mean": noisy(9, levels((0, 400), (59, 300)), 5),
-        },
-    )
+    series: dict[str, Floats | Mapping[int, float]] = {
+        "critic/rewards/mean": noisy(7, levels((0, 0.1), (59, 0.8)), 0.02),
+        "val-core/math/accuracy_percent": _evaluations(accuracy),
+        "actor/entropy": noisy(8, levels((0, 0.4), (30, 0.5), (59, 5.0)), 0.02),
+        "response_length/mean": noisy(9, levels((0, 400), (59, 300)), 5),
+    }
+    metrics(folder, **series)
 
 
 def _dead(folder: Path) -> None:
@@ -205,7 +209,12 @@ def _recovered(folder: Path) -> None:
     length = levels((0, 15), (20, 16), (24, 60), (33, 60), (37, 16), (59, 17))
     kl = levels((0, 0.2), (20, 1.0), (24, 40.0), (33, 40.0), (37, 1.5), (59, 2.0))
     rollouts(
-        folder, reward=reward, length=length, kl=kl, entropy=levels((0, 0.8), (59, 0.7)), seed=6
+        folder,
+        reward=reward,
+        length=length,
+        kl=kl,
+        entropy=levels((0, 0.8), (59, 0.7)),
+        seed=6,
     )
 
 

@@ -46,9 +46,13 @@ def lines_of_page(page: str) -> list[str]:
         html.unescape(label)
         for label in re.findall(r'<svg[^>]*role="img"[^>]*aria-label="([^"]*)"', page)
     ]
-    strips = [label for label in labels if "; lowest" in label and " at step " not in label]
+    strips = [
+        label for label in labels if "; lowest" in label and " at step " not in label
+    ]
     text = _TILES.sub("", _TABLE.sub("", _HIDDEN.sub("", page)))
-    text = re.sub(r"<(?:q|code|pre|mark)\b.*?</(?:q|code|pre|mark)>", "", text, flags=re.DOTALL)
+    text = re.sub(
+        r"<(?:q|code|pre|mark)\b.*?</(?:q|code|pre|mark)>", "", text, flags=re.DOTALL
+    )
     text = _TAG.sub("", _BLOCK.sub("\n", text))
     return [*_lines(html.unescape(text)), *strips]
 
@@ -143,14 +147,18 @@ def rows_of_table(page: str, name: str) -> Iterator[dict[str, str]]:
     body = table.partition("<tbody>")[2]
     for row in re.findall(r"<tr\b.*?</tr>", body, re.DOTALL):
         cells = re.findall(r"<td\b[^>]*>(.*?)</td>", row, re.DOTALL)
-        texts = [html.unescape(_TAG.sub("", _HIDDEN.sub("", cell))).strip() for cell in cells]
+        texts = [
+            html.unescape(_TAG.sub("", _HIDDEN.sub("", cell))).strip() for cell in cells
+        ]
         yield dict(zip(keys, texts, strict=False))
 
 
 def events_of_page(page: str) -> Iterator[tuple[str, str, float]]:
     """Yield (chart, label, step) of the rules on the charts of an overview."""
     for chart in re.findall(
-        r'<figure class="chart[^"]*"[^>]*data-chart="([^"]+)">(.*?)</figure>', page, re.DOTALL
+        r'<figure class="chart[^"]*"[^>]*data-chart="([^"]+)">(.*?)</figure>',
+        page,
+        re.DOTALL,
     ):
         name, body = chart
         for values in re.findall(r'\{"event":"[^}]*\}', html.unescape(body)):
@@ -161,7 +169,9 @@ def events_of_page(page: str) -> Iterator[tuple[str, str, float]]:
 def labels_of_charts(page: str) -> Iterator[tuple[str, str]]:
     """Yield (chart, description for screen readers)."""
     for chart in re.findall(
-        r'<figure class="chart[^"]*"[^>]*data-chart="([^"]+)">(.*?)</figure>', page, re.DOTALL
+        r'<figure class="chart[^"]*"[^>]*data-chart="([^"]+)">(.*?)</figure>',
+        page,
+        re.DOTALL,
     ):
         label = re.search(r'aria-label="([^"]*)"', chart[1])
         if label:

@@ -67,7 +67,9 @@ class Claim(NamedTuple):
 
     quantity: str
     text: str  # of the number, or of a factor ("× 3")
-    steps: tuple[int, int] | None  # of which it is, as printed, None if that is not said
+    steps: (
+        tuple[int, int] | None
+    )  # of which it is, as printed, None if that is not said
     unit: str  # "token" or "response" if the text says so
     where: str  # the output, and the clause
 
@@ -104,25 +106,33 @@ def _claims_of_clause(clause: str, where: str) -> Iterator[Claim]:
             steps = _span(match)
             if masked.startswith("从", match.end()):
                 stretch = steps
-            if found and found[-1].steps is None and _is_attached(masked, match.start()):
+            if (
+                found
+                and found[-1].steps is None
+                and _is_attached(masked, match.start())
+            ):
                 found[-1] = found[-1]._replace(steps=steps)
                 # "from 0.7 to 0.1 in steps 22–34": both are levels of this stretch.
                 if len(found) > 1 and found[-2].steps is None and steps[0] < steps[1]:
                     found[-2] = found[-2]._replace(steps=steps)
         elif quantity and kind == "times":
             found.append(Claim(quantity, match["times"], None, "", place))
-        elif quantity and match["number"]:
-            if not _COUNTED.match(masked, match.end()):
-                unit = _unit(masked, match)
-                found.append(Claim(quantity, match["number"], stretch, unit, place))
+        elif quantity and match["number"] and not _COUNTED.match(masked, match.end()):
+            unit = _unit(masked, match)
+            found.append(Claim(quantity, match["number"], stretch, unit, place))
     yield from found
 
 
 def _unit(clause: str, number: re.Match[str]) -> str:
     """Return of what a KL is: "per token" after a number, or "每词元" before it."""
-    after = re.match(r"(?: nats?)?(?: per |/)(token|response|词元|回复)", clause[number.end() :])
+    after = re.match(
+        r"(?: nats?)?(?: per |/)(token|response|词元|回复)", clause[number.end() :]
+    )
     before = re.search(r"每(?:个|条)?(词元|回复)\s*$", clause[: number.start()])
-    named = re.search(r"per (token|response) \((?:warning|critical)\): $|per (token|response)[^:]*: $", clause[: number.start()])
+    named = re.search(
+        r"per (token|response) \((?:warning|critical)\): $|per (token|response)[^:]*: $",
+        clause[: number.start()],
+    )
     word = ""
     for match in (after, before, named):
         if match and not word:
@@ -154,7 +164,9 @@ def whole(text: str) -> int:
 
 def value_of(text: str) -> float:
     """Return the value of a printed number."""
-    plain = text.replace(",", "").replace("−", "-").rstrip("%").removeprefix("×").strip()
+    plain = (
+        text.replace(",", "").replace("−", "-").rstrip("%").removeprefix("×").strip()
+    )
     power = re.fullmatch(r"(.+) × 10([⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+)", plain)
     if power:
         exponent = power[2].translate(str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789"))
@@ -164,7 +176,9 @@ def value_of(text: str) -> float:
 
 def precision(text: str) -> float:
     """Return half a unit of the last printed digit."""
-    plain = text.replace(",", "").replace("−", "-").rstrip("%").removeprefix("×").strip()
+    plain = (
+        text.replace(",", "").replace("−", "-").rstrip("%").removeprefix("×").strip()
+    )
     scale = 1.0
     power = re.match(r"(.+?)(?:e(-?\d+)| × 10([⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+))$", plain)
     if power:
@@ -196,7 +210,8 @@ class Truth:
         courses = self.content["verdict"]["course"]
         self.courses = {course["quantity"]: course for course in courses}
         self.series = {
-            name: self._series(course["series"]) for name, course in self.courses.items()
+            name: self._series(course["series"])
+            for name, course in self.courses.items()
         }
 
     def _series(self, source: Mapping[str, str]) -> pd.Series:
@@ -214,7 +229,9 @@ class Truth:
         names = ("first", "best", "lowest", "highest", "last")
         return {name: course[name] for name in names if course[name]}
 
-    def mean(self, quantity: str, steps: tuple[int, int], without: Iterable[int] = ()) -> float:
+    def mean(
+        self, quantity: str, steps: tuple[int, int], without: Iterable[int] = ()
+    ) -> float:
         values = self.series[quantity]
         inside = (values.index >= steps[0]) & (values.index <= steps[1])
         return float(values[inside & ~values.index.isin(list(without))].mean())
@@ -233,17 +250,17 @@ class Truth:
             for event in course["events"]:
                 found.update(event[key] for key in ("onset", "low", "high", "until"))
         for finding in self.content["findings"]:
-            found.update(finding["onset"][key] for key in ("step", "low", "high")) if finding[
-                "onset"
-            ] else None
-            found.update(step for step in (finding["until"],) if step is not None)
+            onset = finding["onset"] or {}
+            found.update(onset[key] for key in ("step", "low", "high") if key in onset)
+            if finding["until"] is not None:
+                found.add(finding["until"])
             found |= set(_whole_facts(finding["facts"]))
             for example in finding["evidence"]:
                 found.add(example["step"])
                 if example["before"]:
                     found.add(example["before"]["step"])
-        evidence = self.content["verdict"]["keep_step"]
-        return found | ({evidence} if evidence is not None else set())
+        keep = self.content["verdict"]["keep_step"]
+        return found if keep is None else found | {keep}
 
     def problem(self, claim: Claim) -> str:
         """Return what is wrong with a printed number, "" if it is a number of its course."""
@@ -257,7 +274,9 @@ class Truth:
             return ""
         if claim.steps is None and self._is_level(claim):
             return ""
-        levels = {name: level["value"] for name, level in self.levels(claim.quantity).items()}
+        levels = {
+            name: level["value"] for name, level in self.levels(claim.quantity).items()
+        }
         return f"{claim}: none of {levels}"
 
     def _is_of_other_unit(self, claim: Claim) -> bool:
@@ -311,33 +330,38 @@ class Truth:
         steps = claim.steps
         assert steps is not None
         for level in self.levels(claim.quantity).values():
-            if tuple(level["steps"]) == steps and is_printed(level["value"], claim.text):
+            if tuple(level["steps"]) == steps and is_printed(
+                level["value"], claim.text
+            ):
                 again = self.mean(claim.quantity, steps, level.get("without", ()))
                 return abs(again - level["value"]) <= 1e-8 * max(abs(again), 1)
         if "(threshold" in claim.where or "（阈值" in claim.where:
             return is_printed(self.mean(claim.quantity, steps), claim.text)
         for event in self.events(claim.quantity):
             if steps == (event["onset"], event["until"]):
-                if event["before"] is not None and is_printed(event["before"], claim.text):
-                    return True
-                if any(is_printed(value, claim.text) for value in self._of_stretch(claim, event)):
+                values = [event["before"], *self._extremes(claim.quantity, steps)]
+                if any(v is not None and is_printed(v, claim.text) for v in values):
                     return True
         if steps[0] == steps[1] and steps[0] in self.series[claim.quantity].index:
             return is_printed(float(self.series[claim.quantity][steps[0]]), claim.text)
         return False
 
-    def _of_stretch(self, claim: Claim, event: Mapping[str, Any]) -> list[float]:
-        """Return the levels of a stretch of steps: its lowest and its highest, and its mean."""
-        steps = (event["onset"], event["until"])
-        found = [self.mean(claim.quantity, steps)]
-        for level in self.levels(claim.quantity).values():
-            if steps[0] <= level["steps"][0] and level["steps"][1] <= steps[1]:
-                found.append(level["value"])
-        values = self.series[claim.quantity]
+    def _extremes(self, quantity: str, steps: tuple[int, int]) -> list[float]:
+        """Return the lowest and the highest level of a stretch of steps.
+
+        That is the one of the whole run, if it lies there, else that of as many values as a level
+        has.
+        """
+        levels = self.levels(quantity)
+        values = self.series[quantity]
         inside = values[(values.index >= steps[0]) & (values.index <= steps[1])]
-        width = min(self._width(claim.quantity), len(inside))
-        means = inside.rolling(width).mean()
-        return [*found, float(means.min()), float(means.max())]
+        means = inside.rolling(min(self._width(quantity), len(inside))).mean()
+        found = []
+        for name, extreme in (("lowest", means.min()), ("highest", means.max())):
+            low, high = levels[name]["steps"]
+            is_there = steps[0] <= low and high <= steps[1]
+            found.append(levels[name]["value"] if is_there else float(extreme))
+        return found
 
     def _is_factor(self, claim: Claim) -> bool:
         levels = self.levels(claim.quantity)

@@ -113,15 +113,20 @@ def make(name: str, folder: Path, language: str) -> Outputs:
     return Outputs(name, folder, language, printed)
 
 
+def made_once(factory: pytest.TempPathFactory, name: str, language: str = "en") -> Path:
+    """Return the folder with all outputs of a run, which are built once a session."""
+
+    def build(folder: Path) -> None:
+        make(name, folder, language)
+
+    return once(factory, f"numbers_{name}_{language}", build)
+
+
 @pytest.fixture(scope="module", params=[*RUNS, *(f"{name}-zh" for name in CHINESE)])
 def outputs(request, tmp_path_factory) -> Outputs:
     name, _, chinese = request.param.partition("-")
     language = chinese or "en"
-    folder = once(
-        tmp_path_factory,
-        f"numbers_{request.param}",
-        lambda folder: make(name, folder, language),
-    )
+    folder = made_once(tmp_path_factory, name, language)
     return Outputs(name, folder, language, (folder / "repr.txt").read_text("utf-8"))
 
 
@@ -189,7 +194,7 @@ def told(lines: Iterable[str]) -> Iterator[str]:
 def of_other_figure(line: str) -> bool:
     """Return whether a line describes the small chart of another figure than a quantity."""
     name = re.match(r"([^:：]+)[:：].*(?:; lowest|；最低)", line)
-    return bool(name) and name[1].partition(" (")[0] not in NAMES
+    return name is not None and name[1].partition(" (")[0] not in NAMES
 
 
 def test_each_number_in_a_text_is_a_level_of_its_course(outputs, truth):
@@ -317,7 +322,9 @@ def test_labels_of_charts_are_onsets_of_events(outputs, truth):
             continue
         events = truth.events(quantity)
         if outputs.language == "en":
-            kind = next(kind for start, kind in LABELS.items() if words.startswith(start))
+            kind = next(
+                kind for start, kind in LABELS.items() if words.startswith(start)
+            )
             events = [event for event in events if event["kind"] == kind]
         numbers = [whole(number) for number in re.findall(r"\d[\d,]*", words)]
         assert any(
@@ -337,11 +344,18 @@ def test_descriptions_of_charts_have_the_values_of_steps(outputs, truth):
         if quantity not in truth.courses:
             continue
         source = truth.courses[quantity]["series"]
-        curve = re.match(r"(policy|KL|reward|trainer|logged)[^:]*: ([^.]*(?:\.\d[^.]*)*)\.", label)
+        curve = re.match(
+            r"(policy|KL|reward|trainer|logged)[^:]*: ([^.]*(?:\.\d[^.]*)*)\.", label
+        )
         if not curve or source["file"] != "steps.csv":
             continue
-        for value, step in re.findall(r"([−-]?\d[\d.,e−]*) at step (\d[\d,]*)", curve[2]):
-            assert is_printed(truth.series[quantity][whole(step)], value), (chart, label)
+        for value, step in re.findall(
+            r"([−-]?\d[\d.,e−]*) at step (\d[\d,]*)", curve[2]
+        ):
+            assert is_printed(truth.series[quantity][whole(step)], value), (
+                chart,
+                label,
+            )
             compared += 1
     assert compared or all(
         course["series"]["file"] != "steps.csv" for course in truth.courses.values()
@@ -352,7 +366,13 @@ def test_charts_of_markdown_have_the_values_of_steps(outputs, truth):
     drawn = 0
     for title, steps, values in charts_of_markdown(outputs.markdown):
         name = re.split(r" ?[(（]", title)[0]
-        names = {**NAMES, "奖励": "reward", "验证集": "validation", "验证": "validation", "长度": "length"}
+        names = {
+            **NAMES,
+            "奖励": "reward",
+            "验证集": "validation",
+            "验证": "validation",
+            "长度": "length",
+        }
         quantity = names[name]
         for step, value in zip(steps, values, strict=True):
             logged = truth.series[quantity][step]
@@ -367,7 +387,7 @@ def test_the_table_of_steps_has_the_values_of_the_exported_table(outputs):
         step = whole(row["step"].split()[0])
         for column in QUANTITIES:
             if column in row and re.search(r"\d", row[column]):
-                value = steps.loc[step, column]
+                value = float(steps[column][step])
                 assert is_printed(value, row[column]), (step, column)
 
 
@@ -379,9 +399,7 @@ def listed(tmp_path_factory) -> tuple[Path, dict[str, Path]]:
     """An index of all runs, and their reports."""
     reports = {}
     for name in RUNS:
-        folder = once(
-            tmp_path_factory, f"numbers_{name}", lambda at, n=name: make(n, at, "en")
-        )
+        folder = made_once(tmp_path_factory, name)
         reports[name] = folder / "report"
     place = tmp_path_factory.mktemp("index") / "index.html"
     rlreport.index(list(reports.values()), place)
@@ -391,10 +409,6 @@ def listed(tmp_path_factory) -> tuple[Path, dict[str, Path]]:
 def test_the_index_has_the_levels_of_the_reports(listed):
     place, reports = listed
     page = place.read_text("utf-8")
-    truths = {}
-    for name, report in reports.items():
-        run = json.loads((report / "data" / "report.json").read_bytes())["run"]
-        truths.setdefault(run, []).append((name, Truth(report)))
     rows = list(rows_of_table(page, "reward_last"))
     assert len(rows) == len(reports)
     reports_by_order = list(reports.values())

@@ -156,7 +156,7 @@ class Move:
     size: float = 0.0
 
     is_event: bool = True  # whether it is more than a boundary of two pieces
-    # steps of the level before, None if that is the first one or, before a fall of a score, the best
+    # steps of the level before, None if it is the first one or the best one of a score
     of_before: tuple[int, int] | None = None
 
     @property

@@ -45,7 +45,9 @@ def name_of(figure: Figure) -> str:
         return message(_NAMES[figure.quantity])
     if figure.column is not None and figure.of == "quantity":
         name = _NAMES_OF_COLUMNS.get(figure.column.name)
-        return message(name) if name else message("{one:lower}", one=figure.column.label)
+        return (
+            message(name) if name else message("{one:lower}", one=figure.column.label)
+        )
     return figure.name or figure.course.column
 
 

@@ -274,9 +274,9 @@ def _runs_table(
 def _row_cell(row: Mapping[str, Any], column: ColumnView) -> Any:
     """Return a run's value for a column; a percentage with its sign."""
     value = row.get(column.key)
-    if column.key not in row.get("percentages", ()) or math.isnan(value):
+    if column.key not in row.get("percentages", ()):
         return value
-    cell = number_cell(value, column.written)
+    cell = number_cell(float(row[column.key]), column.written)
     return cell._replace(text=f"{cell.text}%")
 
 

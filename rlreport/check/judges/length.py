@@ -222,7 +222,9 @@ _SHRINKS = {
     "finished": translatable(
         "finished responses shrink to {end:short} {unit} ({start:short} in {early})"
     ),
-    "stubs": translatable("{stubs:percent} of responses have fewer than {tokens} tokens"),
+    "stubs": translatable(
+        "{stubs:percent} of responses have fewer than {tokens} tokens"
+    ),
 }
 
 

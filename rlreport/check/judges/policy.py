@@ -55,9 +55,7 @@ class _EntropyCollapse(Limits):
         "entropy, relative to the level before",
         ENTROPY,
     )
-    surprisal = Limit(
-        0.3, LimitKind.VALUE, "nats", "entropy at the end", ENTROPY
-    )
+    surprisal = Limit(0.3, LimitKind.VALUE, "nats", "entropy at the end", ENTROPY)
 
 
 def _with_steps(literal: str, facts: Facts) -> str:
