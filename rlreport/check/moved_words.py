@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rlreport.check.breaks import level_in
 from rlreport.check.course import SCORES, Quantity
 from rlreport.check.course_words import numbers_of
 from rlreport.check.events import Event
-from rlreport.check.moved import Figure, Moved, MovedFigures, level_in, recoveries
+from rlreport.check.moved import Figure, Moved, MovedFigures, recoveries
 from rlreport.figures.rounding import rounded
 from rlreport.text.messages import (
     clauses,
