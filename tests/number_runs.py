@@ -21,10 +21,13 @@ EACH = 16
 WORDS = [f"w{chr(97 + i // 26)}{chr(97 + i % 26)}" for i in range(150)]
 
 
-def levels(*parts: tuple[int, float]) -> Floats:
-    """Return a series over STEPS with these values at these steps, straight in between."""
-    steps, values = zip(*parts, strict=True)
-    return np.interp(np.arange(STEPS), steps, values)
+def levels(values: str) -> Floats:
+    """Return a series over STEPS; "0: 0.2, 59: 0.8" has its values, straight in between."""
+    known = {}
+    for pair in values.split(", "):
+        step, value = pair.split(": ")
+        known[int(step)] = float(value)
+    return np.interp(np.arange(STEPS), [*known], [*known.values()])
 
 
 def jump(at: int, before: float, after: float) -> Floats:
@@ -41,10 +44,7 @@ def metrics(folder: Path, **series: Floats | Mapping[int, float]) -> Path:
     for step in range(STEPS):
         row: dict[str, Any] = {"step": step}
         for name, values in series.items():
-            if isinstance(values, Mapping):
-                if step in values:
-                    row[name] = values[step]
-            else:
+            if not isinstance(values, Mapping) or step in values:
                 row[name] = float(values[step])
         rows.append(row)
     return write(folder / "metrics.jsonl", rows)
@@ -130,47 +130,41 @@ def _evaluations(values: Floats, scale: float = 1.0) -> dict[int, float]:
 
 
 def _validation_falls(folder: Path) -> None:
-    rise = levels((0, 0.2), (25, 0.8), (59, 0.9))
-    falls = levels((0, 0.2), (20, 0.7), (30, 0.7), (45, 0.25), (59, 0.25))
+    rise = levels("0: 0.2, 25: 0.8, 59: 0.9")
+    falls = levels("0: 0.2, 20: 0.7, 30: 0.7, 45: 0.25, 59: 0.25")
     rollouts(folder, reward=rise, validation=_evaluations(falls), seed=1)
 
 
 def _metrics_alone(folder: Path) -> None:
     metrics(
         folder,
-        reward=noisy(
-            2, levels((0, 0.3), (20, 0.9), (34, 0.9), (40, 0.2), (59, 0.15)), 0.03
-        ),
-        kl=noisy(3, levels((0, 0.5), (30, 1.5), (38, 80.0), (59, 90.0)), 0.3),
-        entropy=noisy(
-            4, levels((0, 1.2), (15, 0.25), (30, 0.3), (38, 9.0), (59, 11.9)), 0.02
-        ),
-        completion_length=noisy(
-            5, levels((0, 150), (34, 190), (40, 500), (59, 520)), 4
-        ),
+        reward=noisy(2, levels("0: 0.3, 20: 0.9, 34: 0.9, 40: 0.2, 59: 0.15"), 0.03),
+        kl=noisy(3, levels("0: 0.5, 30: 1.5, 38: 80.0, 59: 90.0"), 0.3),
+        entropy=noisy(4, levels("0: 1.2, 15: 0.25, 30: 0.3, 38: 9.0, 59: 11.9"), 0.02),
+        completion_length=noisy(5, levels("0: 150, 34: 190, 40: 500, 59: 520"), 4),
     )
 
 
 def _percentages(folder: Path) -> None:
-    accuracy = noisy(6, levels((0, 21.0), (30, 56.0), (40, 52.0), (59, 24.0)), 1.0)
+    accuracy = noisy(6, levels("0: 21.0, 30: 56.0, 40: 52.0, 59: 24.0"), 1.0)
     series: dict[str, Floats | Mapping[int, float]] = {
-        "critic/rewards/mean": noisy(7, levels((0, 0.1), (59, 0.8)), 0.02),
+        "critic/rewards/mean": noisy(7, levels("0: 0.1, 59: 0.8"), 0.02),
         "val-core/math/accuracy_percent": _evaluations(accuracy),
-        "actor/entropy": noisy(8, levels((0, 0.4), (30, 0.5), (59, 5.0)), 0.02),
-        "response_length/mean": noisy(9, levels((0, 400), (59, 300)), 5),
+        "actor/entropy": noisy(8, levels("0: 0.4, 30: 0.5, 59: 5.0"), 0.02),
+        "response_length/mean": noisy(9, levels("0: 400, 59: 300"), 5),
     }
     metrics(folder, **series)
 
 
 def _dead(folder: Path) -> None:
-    reward = levels((0, 0.2), (25, 0.9), (33, 0.85), (36, 0.0), (59, 0.0))
+    reward = levels("0: 0.2, 25: 0.9, 33: 0.85, 36: 0.0, 59: 0.0")
     alive = np.arange(STEPS) < 37
     rollouts(
         folder,
         reward=np.where(alive, reward, 0.0),
         length=jump(35, 30, 5),
         entropy=jump(34, 0.9, 0.1),
-        kl=levels((0, 0.1), (30, 2.0), (36, 30.0), (59, 32.0)),
+        kl=levels("0: 0.1, 30: 2.0, 36: 30.0, 59: 32.0"),
         seed=3,
     )
     # Once it is dead, no response earns anything.
@@ -187,8 +181,8 @@ def _parts(folder: Path) -> None:
         folder,
         reward=np.zeros(STEPS),
         parts={
-            "accuracy": levels((0, 0.4), (20, 0.42), (59, 0.2)),
-            "politeness": levels((0, 0.1), (15, 0.2), (40, 0.95), (59, 0.97)),
+            "accuracy": levels("0: 0.4, 20: 0.42, 59: 0.2"),
+            "politeness": levels("0: 0.1, 15: 0.2, 40: 0.95, 59: 0.97"),
         },
         seed=4,
     )
@@ -197,23 +191,23 @@ def _parts(folder: Path) -> None:
 def _kl(folder: Path) -> None:
     rollouts(
         folder,
-        reward=levels((0, 0.2), (59, 0.6)),
-        kl=levels((0, 0.2), (20, 1.0), (40, 70.0), (59, 75.0)),
-        entropy=levels((0, 0.8), (59, 0.7)),
+        reward=levels("0: 0.2, 59: 0.6"),
+        kl=levels("0: 0.2, 20: 1.0, 40: 70.0, 59: 75.0"),
+        entropy=levels("0: 0.8, 59: 0.7"),
         seed=5,
     )
 
 
 def _recovered(folder: Path) -> None:
-    reward = levels((0, 0.5), (20, 0.7), (24, 0.1), (33, 0.1), (37, 0.75), (59, 0.85))
-    length = levels((0, 15), (20, 16), (24, 60), (33, 60), (37, 16), (59, 17))
-    kl = levels((0, 0.2), (20, 1.0), (24, 40.0), (33, 40.0), (37, 1.5), (59, 2.0))
+    reward = levels("0: 0.5, 20: 0.7, 24: 0.1, 33: 0.1, 37: 0.75, 59: 0.85")
+    length = levels("0: 15, 20: 16, 24: 60, 33: 60, 37: 16, 59: 17")
+    kl = levels("0: 0.2, 20: 1.0, 24: 40.0, 33: 40.0, 37: 1.5, 59: 2.0")
     rollouts(
         folder,
         reward=reward,
         length=length,
         kl=kl,
-        entropy=levels((0, 0.8), (59, 0.7)),
+        entropy=levels("0: 0.8, 59: 0.7"),
         seed=6,
     )
 
@@ -221,15 +215,15 @@ def _recovered(folder: Path) -> None:
 def _long(folder: Path) -> None:
     rollouts(
         folder,
-        reward=levels((0, 0.2), (10, 0.2), (50, 0.9), (59, 0.9)),
-        length=levels((0, 40), (15, 40), (59, 12)),
-        entropy=levels((0, 2.0), (25, 0.1), (59, 0.05)),
+        reward=levels("0: 0.2, 10: 0.2, 50: 0.9, 59: 0.9"),
+        length=levels("0: 40, 15: 40, 59: 12"),
+        entropy=levels("0: 2.0, 25: 0.1, 59: 0.05"),
         seed=7,
     )
 
 
 def _flat(folder: Path) -> None:
-    rollouts(folder, reward=levels((0, 0.4), (59, 0.4)), seed=8)
+    rollouts(folder, reward=levels("0: 0.4, 59: 0.4"), seed=8)
 
 
 def _unpacked(source: str) -> Callable[[Path], None]:

@@ -439,9 +439,8 @@ def test_two_runs_in_one_folder_are_not_judged_and_the_sentence_says_what_to_do(
     assert [finding.id for finding in report.verdict.findings] == ["mixed_runs"]
     assert len(report.verdict.not_run) > 30 and not report.verdict.passed
     text = (tmp_path / "out/index.html").read_text()
-    assert (
-        text.split("<h2")[0].count("look like 2 runs") == 1
-    )  # beside the verdict, once
+    verdict = text.split("</section>")[0]
+    assert verdict.count("look like 2 runs") == 1, "in the verdict, once"
 
 
 def test_trials_without_steps_in_a_folder_each_are_one_run(tmp_path):

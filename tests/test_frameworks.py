@@ -116,7 +116,7 @@ def test_a_distillation_without_rewards_is_a_run_and_its_reference_is_the_teache
     assert "the reference is the teacher" in note(scan, "format")
     verdict = check_logs([log], BuildOptions(workers=1))
     assert verdict.findings == []
-    assert verdict.sentence == "Not judged: no reward is logged."
+    assert verdict.what == "Not judged: no reward is logged."
     passed = {"kl_explosion", "entropy_collapse", "length_collapse"}
     assert passed <= set(verdict.passed)
     assert verdict.courses.keys() == {"kl", "length", "entropy"}

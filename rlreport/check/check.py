@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -12,10 +13,11 @@ import numpy as np
 
 from rlreport.check import means, quantities
 from rlreport.check.curve import Excursion, Level
-from rlreport.check.evidence import Ranking, examples, with_texts_since
+from rlreport.check.evidence import Ranking, beyond, evidence_of, where_known
+from rlreport.check.excerpts import Place
 from rlreport.check.finding import (
     Close,
-    Example,
+    Evidence,
     Fact,
     Facts,
     Finding,
@@ -134,6 +136,8 @@ class Check:
     # are at least half of their thresholds, but there is no finding, the verdict says so
     close: Mapping[str, str] = field(default_factory=dict)
     turn: Callable[[Turn], bool] | None = None  # whether evidence is to point at a turn
+    # where a response shows it, else where an example says (``look_for``, ``token``, ``at_end``)
+    place: Place | None = None
     # data needed beyond ``needs``, in words; ``judge`` tests for it itself
     needs_also: str = ""
     # what to do with settings, the best first, instead of (or after) ``suggestion``, or a dict of
@@ -273,15 +277,17 @@ class Check:
             facts = {**facts, "series_from": series.source}
         if isinstance(onset, int):
             onset = Onset(onset, onset, onset)
+        if steps is not None:
+            steps = tuple(steps)
+        shown = Evidence(())
+        evidence_since = None
+        if ranking is not None:
+            evidence_since = partial(
+                evidence_of, run, ranking, until=until, steps=steps
+            )
+            shown = evidence_since(onset)
         if steps is None:
             steps = run.since(onset)
-        evidence: tuple[Example, ...] = ()
-        unseen = 0
-        if ranking is not None:
-            evidence = examples(run, ranking, onset, until)
-            if not evidence:
-                since = None if ranking.in_last_window else onset
-                unseen = with_texts_since(run, since)
         finding = Finding(
             id=self.id,
             severity=severity,
@@ -290,13 +296,13 @@ class Check:
             onset=onset,
             until=until,
             met=tuple(one for one in tested if one.met),
-            evidence=evidence,
-            unseen=unseen,
+            evidence=shown.examples,
+            unseen=shown.unseen,
             steps=tuple(sorted(set(steps))),
             charts=self.charts,
             texts=texts,
         )
-        return Result(finding, tested)
+        return Result(finding, tested, evidence_since=evidence_since)
 
     def judge_share(
         self,
@@ -372,7 +378,8 @@ class Check:
             details: further arguments of ``judge_share`` and ``found``.
         """
         series = means.series(run, values, weights)
-        ranking = ranking or Ranking(values, among=values > 0)
+        if ranking is None:
+            ranking = Ranking(values, where_known(values, values > 0))
         return self.judge_share(run, series, ranking=ranking, **details)
 
     def judge_metric(self, run: Run, role: str, **details: Any) -> Result:
@@ -392,9 +399,9 @@ class Check:
         self,
         run: Run,
         figures: Sequence[LimitedFigure],
-        ranking: Ranking,
         shown: Mapping[str, Series],
-        **facts: Fact,
+        ranking: Ranking | None = None,
+        facts: Facts = MappingProxyType({}),
     ) -> Result:
         """Return a finding about the first figure that is beyond its limit for long, if any.
 
@@ -403,8 +410,9 @@ class Check:
         Args:
             run: the run that is judged.
             figures: what is compared with limits, in the order of importance.
-            ranking: how to choose examples.
             shown: name of a fact -> figure whose mean, in the steps of the finding, it is.
+            ranking: how to choose examples; by default responses whose own figure, if it is
+                known, is beyond the limit.
             facts: further facts of the finding.
         """
         excursions = [figure.excursion(run) for figure in figures]
@@ -412,14 +420,15 @@ class Check:
             run.limits.test(figure.limit, figure.op, figure.level(excursion))
             for figure, excursion in zip(figures, excursions, strict=True)
         ]
-        beyond = [
+        found = [
             (figure, excursion)
             for figure, excursion in zip(figures, excursions, strict=True)
             if excursion is not None
         ]
-        if not beyond:
+        if not found:
             return Result(tested=tuple(tested))
-        figure, excursion = min(beyond, key=_precedence)
+        figure, excursion = min(found, key=_precedence)
+        facts = dict(facts)
         if figure.series.source == "metrics":
             facts["series_from"] = "metrics"
         for name, series in shown.items():
@@ -429,19 +438,25 @@ class Check:
         onset = self._onset_of(run, figure, excursion)
         steps = None
         if onset is None or not excursion.lasts:
-            window = run.window_of(excursion.steps)
-            steps = window.steps
-            ranking = ranking.inside(window.rows)
+            steps = run.window_of(excursion.steps).steps
         return self.found(
             run,
             severity_of(excursion),
             tested,
             facts,
-            ranking,
+            ranking or _beyond_limit(run, figure),
             onset=onset,
             until=None if excursion.lasts else excursion.steps[1],
             steps=steps,
         )
+
+
+def _beyond_limit(run: Run, figure: LimitedFigure) -> Ranking | None:
+    """Return how to choose responses whose own figure is beyond the limit, None without one."""
+    if figure.of_rows is None:
+        return None
+    among = beyond(figure.of_rows, figure.op, run.limits.value(figure.limit))
+    return Ranking(figure.of_rows, among, figure.op.startswith(">"), figure.unit)
 
 
 # A share is told of so many responses at least
@@ -465,9 +480,9 @@ def _of_many(run: Run, series: Series, level: Level) -> float:
     return mean_in(series, (int(run.steps[0]), last))
 
 
-def _precedence(beyond: tuple[LimitedFigure, Excursion]) -> tuple[int, bool]:
+def _precedence(found: tuple[LimitedFigure, Excursion]) -> tuple[int, bool]:
     """Return the key by which a figure beyond its limit is told before others."""
-    _, excursion = beyond
+    _, excursion = found
     has_date = excursion.is_dated or excursion.from_start
     return severity_of(excursion).order, not has_date
 
@@ -493,7 +508,12 @@ def _without_nan(fact: Fact) -> Fact:
 
 
 def share_of(
-    column: str, per: str = "", role: str = "", facts: Facts = MappingProxyType({})
+    column: str,
+    per: str = "",
+    role: str = "",
+    facts: Facts = MappingProxyType({}),
+    *,
+    at_end: bool = False,
 ) -> Callable[[Check, Run], Result]:
     """Return a ``judge`` function for a fraction of responses, or of their turns or calls.
 
@@ -503,13 +523,17 @@ def share_of(
         per: the column that ``column`` is divided by, such as ``tool_calls``; "" for none.
         role: the role of the trainer's metric that is judged if the log lacks the column.
         facts: further facts of its findings.
+        at_end: whether the end of a response shows it.
     """
 
     def judge(check: Check, run: Run) -> Result:
         if not run.has(column):
             return check.judge_metric(run, role, facts=facts)
         if not per:
-            return check.judge_rows(run, run.column(column), facts=facts)
+            values = run.column(column)
+            is_so = where_known(values, values > 0)
+            ranking = Ranking(values, is_so, at_end=at_end)
+            return check.judge_rows(run, values, ranking=ranking, facts=facts)
         part = run.column(column)
         whole = run.column(per)
         valid = np.isfinite(part) & (whole > 0)

@@ -14,7 +14,7 @@ from rlreport.check.curve import PROBABLY_Z
 from rlreport.check.finding import Finding, Severity
 from rlreport.check.prepared import Kind
 from rlreport.check.run import Run
-from rlreport.figures.ragged import Ints
+from rlreport.figures.ragged import Floats, Ints
 from rlreport.text.messages import message
 
 # Id of the check that finds a change of the reward function: rewards before and after it are not
@@ -83,9 +83,11 @@ def checkpoint_of(run: Run, findings: list[Finding]) -> Checkpoint:
         finding.id == "mix_changed" for finding in findings
     )
     last = len(course.steps) - 1
+    began = min((one.onset.step for one in of_policy if one.onset), default=end)
     if onsets or declined:
-        began = min((one.onset.step for one in of_policy if one.onset), default=end)
         last = _best_index(course, began)
+    else:
+        last = _index_before_harm(course, of_policy, last)
     step = _last_complete(run, course.steps[: last + 1])
     if step is None:
         return Checkpoint(why=message("no step is complete"))
@@ -96,7 +98,7 @@ def _of_unearned(serious: list[Finding]) -> Checkpoint:
     """Return that no checkpoint is better, as what rose is no better answer."""
     why = message("only the answers' format rose")  # which is a note
     if any(one.id == UNEARNED for one in serious):
-        why = message("what rose is the fault")
+        why = message("what was gained is the fault")
     return Checkpoint(none_is_better=True, why=why)
 
 
@@ -112,7 +114,9 @@ def _nothing_before(spoiling: list[Finding], *, since_change: bool) -> Checkpoin
     ``since_change``: whether only steps since a change of the reward function are compared.
     """
     if any(finding.id in HACKS for finding in spoiling):
-        return Checkpoint(none_is_better=True, why=message("what rose is the fault"))
+        return Checkpoint(
+            none_is_better=True, why=message("what was gained is the fault")
+        )
     if since_change:
         return Checkpoint(why=message("the reward function changed"))
     why = message("nothing was gained before the fault")
@@ -127,13 +131,19 @@ def _without_gain(run: Run, course: Course | None) -> Checkpoint:
     if course is None or course.curve.changed is None:
         return Checkpoint(why=message("its steps are too few"))
     if _seems_higher(course):
-        return Checkpoint(why=message("what rose may be noise"))
-    return Checkpoint(none_is_better=True, why=message("nothing was gained"))
+        return Checkpoint(why=message("the gain may be noise"))
+    why = message("nothing was gained")
+    reward = quantities.reward_course(run)
+    if course.quantity != "reward" and reward is not None and reward.rose:
+        why = message("only the reward rose")
+    return Checkpoint(none_is_better=True, why=why)
 
 
 def _seems_higher(course: Course) -> bool:
     """Return whether it ends above its start, though not by more than noise."""
-    return not course.curve.is_flat and course.last.value > course.first.value
+    if course.curve.is_flat:
+        return course.curve.trend >= PROBABLY_Z
+    return course.last.value > course.first.value
 
 
 def _spoiling(findings: list[Finding]) -> list[Finding]:
@@ -183,11 +193,35 @@ def _best_index(course: Course, onset: int) -> int:
     Steps are compared by the lines of the curve, whose noise is that of a level. Of evaluations,
     which are few and exist as checkpoints, the values themselves count.
     """
-    curve = course.curve
-    levels = curve.values if curve.kind is Kind.EVALUATIONS else curve.lines
+    levels = _levels(course)
     as_good = np.flatnonzero(levels >= levels.max() - course.last.se)
     before = as_good[course.steps[as_good] < onset]
     return int((before if len(before) else as_good)[-1])
+
+
+def _index_before_harm(course: Course, findings: list[Finding], last: int) -> int:
+    """Return the index of the last step, or of one before a lasting problem if as good.
+
+    What lasts until the end and began after the gain brought nothing: the checkpoint before it is
+    as good, without the problem.
+    """
+    began = [
+        one.onset.step
+        for one in findings
+        if one.onset is not None and one.until is None
+    ]
+    levels = _levels(course)
+    for onset in sorted(began):
+        before = levels[course.steps < onset]
+        if len(before) and before.max() >= levels.max() - course.last.se:
+            return _best_index(course, onset)
+    return last
+
+
+def _levels(course: Course) -> Floats:
+    """Return the values of evaluations, which exist as checkpoints; else the lines of the curve."""
+    curve = course.curve
+    return curve.values if curve.kind is Kind.EVALUATIONS else curve.lines
 
 
 def _last_complete(run: Run, steps: Ints) -> int | None:

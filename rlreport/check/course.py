@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from rlreport.check.curve import CHANGED_Z, Curve, Level
+from rlreport.check.curve import CHANGED_Z, LEAST_TREND, SECOND_Z, Curve, Level
 from rlreport.check.events import EVENT_SHARE, Event, EventKind
 from rlreport.check.prepared import Kind
 from rlreport.check.series import Series, SeriesSource
@@ -27,6 +27,8 @@ SCORES: tuple[Quantity, ...] = ("reward", *WATCHED)
 # Words in the names of columns whose values are shares of right answers, maybe in percent
 _OF_PERCENTAGES = ("acc", "percent", "pct", "rate", "pass", "solve")
 
+# A trend of all values is told as probable from this z on
+TREND_Z = 3.0
 # The best level is better than another beyond noise if it is so many standard errors above it
 BEST_Z = 2.0
 
@@ -110,6 +112,20 @@ class Course:
     def direction(self) -> int:
         """1 if it rose from its first level to its last, −1 if it fell, 0 if that is not clear."""
         return self.curve.direction
+
+    @property
+    def probable(self) -> int:
+        """1 if it probably rose, −1 if it probably fell, 0 if neither.
+
+        Both ends tell, if the trend of all values does not contradict them, or else the trend.
+        """
+        curve = self.curve
+        trend = curve.trend
+        if curve.probably_rose and (trend >= SECOND_Z or len(curve) < LEAST_TREND):
+            return 1
+        if curve.probably_fell and (trend <= -SECOND_Z or len(curve) < LEAST_TREND):
+            return -1
+        return int(trend >= TREND_Z) - int(trend <= -TREND_Z)
 
     @property
     def rose(self) -> bool:

@@ -12,7 +12,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-from rlreport.check.course import WATCHED, Course, Quantity
+import numpy as np
+
+from rlreport.check.course import TREND_Z, WATCHED, Course, Quantity
+from rlreport.check.curve import LEAST_TREND, trend_z
 from rlreport.check.finding import Fact, Severity, ToldFinding
 from rlreport.check.pieces import PieceKind
 from rlreport.check.verdict import Verdict
@@ -39,6 +42,8 @@ COLLAPSES = ("reward_collapse", "watched_reward_fall")
 LONG_PART = 0.2
 # A quantity "stays" if its first and last window are this close to its mean
 STILL = 0.1
+# Values within this part of a fall's size of its end are at its end
+NEAR = 0.03
 # A change by this fraction of the larger value is stated even if it may be noise
 LARGE = 1 / 3
 # Levels that differ by less than this many standard errors are within noise
@@ -135,13 +140,15 @@ def right_answers_sentence(verdict: Verdict) -> str:
 def gain_sentence(verdict: Verdict) -> str:
     """Return which parts the reward's gain is made of, "" if that is not known."""
     gain = verdict.gain
-    if gain is None or not verdict.courses["reward"].rose:
+    if gain is None or not gain.rose or not verdict.courses["reward"].rose:
         return ""
+    if len(gain.rose) == 1 or gain.rose[0].share >= 1:
+        return message("All of the gain is {part:quoted}.", part=gain.rose[0].name)
     parts = [
         message("{share:percent} {part:quoted}", share=part.share, part=part.name)
         for part in gain.rose
     ]
-    return message("The gain is {parts}.", parts=listed(parts)) if parts else ""
+    return message("The gain is {parts}.", parts=listed(parts))
 
 
 def _way_up(told: _Telling) -> str:
@@ -161,7 +168,7 @@ def _way_up(told: _Telling) -> str:
 def _end_of_rise(told: _Telling) -> str:
     curve = told.course.curve
     name = _name_of(told.course)
-    if told.course.slipped and told.is_lower:
+    if told.has_slipped:
         return ""
     if _is_flat_at_the_end(told.course):
         return message(
@@ -169,16 +176,14 @@ def _end_of_rise(told: _Telling) -> str:
             name=name,
             since=curve.settled_since,
         )
-    if (
-        curve.pieces
-        and curve.pieces[-1].kind is PieceKind.RISE
-        and not told.course.slipped
-    ):
+    if curve.ends_rising and not told.course.slipped:
         return message("{name:capital} still rises at the end.", name=name)
-    if curve.climb is not None:
-        steps = (curve.climb.onset, curve.climb.until)
-        return message("{name:capital} rose in {when}.", name=name, when=span(steps))
-    return ""
+    middle = (curve.first.value + curve.last.value) / 2
+    halfway = curve.steps[curve.lines >= middle]
+    if not len(halfway) or len(curve) < LEAST_TREND:
+        return ""
+    literal = translatable("{name:capital} had half of this gain by step {step}.")
+    return message(literal, name=name, step=int(halfway[0]))
 
 
 def _name_of(course: Course) -> str:
@@ -245,10 +250,35 @@ class _Telling:
         """Return whether two numbers differ in print: readers see no other change."""
         return self.printed[one] != self.printed[other]
 
+    def seems(self, lower: str, higher: str) -> bool:
+        """Return whether one level is higher than another, also in print."""
+        return self.values[higher] > self.values[lower] and self.differ(lower, higher)
+
     @property
     def is_lower(self) -> bool:
         """Whether it is lower at the end than at its best."""
         return self.values["best"] > self.values["last"] and self.differ("best", "last")
+
+    @property
+    def has_slipped(self) -> bool:
+        """Whether it is lower at the end than at its best, which lies before the end."""
+        is_before = self.course.top.steps[1] < self.course.last.steps[0]
+        return self.course.slipped and self.is_lower and is_before
+
+    @cached_property
+    def settled(self) -> int | None:
+        """First step from which on all values are about the last level, None if not before it."""
+        course = self.course
+        steps = course.steps
+        allowed = max(
+            WITHIN_NOISE * course.last.se, NEAR * (course.top.value - course.last.value)
+        )
+        is_away = abs(course.values - course.last.value) > allowed
+        away = np.flatnonzero(is_away)
+        if not len(away) or away[-1] + 2 >= len(steps):
+            return None
+        since = int(steps[away[-1] + 1])
+        return since if since < course.last.steps[0] else None
 
     @property
     def fell(self) -> bool:
@@ -323,11 +353,11 @@ def _course_words(told: _Telling) -> str:
         return _dip_words(told)
     if told.sank:
         return translatable("{name} fell from {first} ({start}) to {last} ({end})")
-    if told.course.curve.probably_rose and told.differ("first", "last"):
+    if told.course.probable > 0 and told.seems("first", "last"):
         return translatable(
             "{name} probably rose from {first} ({start}) to {last} ({end})"
         )
-    if told.course.curve.probably_fell and told.differ("first", "last"):
+    if told.course.probable < 0 and told.seems("last", "first"):
         return translatable(
             "{name} probably fell from {first} ({start}) to {last} ({end})"
         )
@@ -335,7 +365,7 @@ def _course_words(told: _Telling) -> str:
 
 
 def _rise_words(told: _Telling) -> str:
-    if told.course.slipped and told.is_lower:
+    if told.has_slipped:
         return translatable(
             "{name} rose from {first} ({start}) to {best} ({at}) and is {last} at the end"
         )
@@ -351,14 +381,12 @@ def _with_source(clause: str, told: _Telling) -> str:
 
 def _with_plateau(clause: str, told: _Telling) -> str:
     """Return a clause on a score that rose; with since when it is flat, if it is."""
-    if told.course.slipped and told.is_lower:
+    if told.has_slipped:
         return clause
     # A reward is not called flat while validation still rises.
     others = [told.verdict.courses.get(name) for name in WATCHED]
     shown = next((one for one in others if one is not None), told.course)
-    pieces = shown.curve.pieces
-    ends_rising = bool(pieces) and pieces[-1].kind is PieceKind.RISE
-    still_rises = told.quantity == "reward" and ends_rising
+    still_rises = told.quantity == "reward" and shown.curve.ends_rising
     if still_rises or not _is_flat_at_the_end(told.course):
         return clause
     since = told.course.curve.settled_since
@@ -395,6 +423,8 @@ def _facts_of_course(told: _Telling, literal: str) -> dict[str, Fact]:
         "at": span(course.top.steps),
         "end": span(course.last.steps),
     }
+    if told.fell and told.settled is not None:
+        facts["end"] = message("from step {step} on", step=told.settled)
     if told.low is not None and "{low" in literal:
         facts["low"] = told.low.value
         facts["when"] = span(told.low.steps)
@@ -477,7 +507,8 @@ def _is_flat_at_the_end(course: Course) -> bool:
         return False
     if steps[-1] - since < LONG_PART * (steps[-1] - steps[0]):
         return False
-    return course.curve.pieces[-1].kind is PieceKind.FLAT
+    is_steady = abs(trend_z(course.values[steps >= since])) < TREND_Z
+    return is_steady and course.curve.pieces[-1].kind is PieceKind.FLAT
 
 
 def _with_reason(clause: str, told: _Telling) -> str:
@@ -497,7 +528,7 @@ def _with_reason(clause: str, told: _Telling) -> str:
         if verdict.harder_prompts:
             return message("{clause}, as the prompts became harder", clause=clause)
     if verdict.one_prompt and course.source == "rollouts" and not course.rose:
-        return message("{clause}, but each step has a single prompt", clause=clause)
+        return message("{clause}; each step has a single prompt", clause=clause)
     return clause
 
 

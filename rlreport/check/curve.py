@@ -40,6 +40,9 @@ CHANGED_Z = 3.3
 PROBABLY_Z = 2.2
 # The weaker of two tests of a change may not be below this; of evaluations, not below its negative
 SECOND_Z = 1.0
+# Fewest values through which a trend is drawn, and the largest autocorrelation of its residuals
+LEAST_TREND = 8
+MOST_ALIKE = 0.9
 # Fewest values that are judged without sampling errors; and with them
 FEW = 5
 FEW_WITH_ERRORS = 3
@@ -140,6 +143,19 @@ class Curve:
     @property
     def probably_fell(self) -> bool:
         return self.changed is not None and self.changed <= -PROBABLY_Z
+
+    @property
+    def trend(self) -> float:
+        """The z of the trend of all values, see ``trend_z``."""
+        return trend_z(self.values)
+
+    @property
+    def ends_rising(self) -> bool:
+        """Whether its last piece rises, and the last third of its values does."""
+        if not self.pieces or self.pieces[-1].kind is not PieceKind.RISE:
+            return False
+        third = self.values[-max(len(self) // 3, LEAST_TREND) :]
+        return trend_z(third) >= PROBABLY_Z
 
     @property
     def direction(self) -> int:
@@ -256,6 +272,30 @@ class Curve:
     ) -> Excursion | None:
         """Return where the series is beyond a limit for long; see ``excursion_of``."""
         return excursion_of(self.steps, self.values, limit, op, is_share=is_share)
+
+
+def trend_z(values: Floats) -> float:
+    """Return the slope of the line through values over its standard error; 0 if they are too few.
+
+    It says more than both ends where single values are few and noisy. Residuals that resemble
+    their neighbours count for less (lag-1 autocorrelation).
+    """
+    count = len(values)
+    if count < LEAST_TREND:
+        return 0.0
+    x = np.arange(count) - (count - 1) / 2
+    y = values - values.mean()
+    squares = float(x @ x)
+    slope = float(x @ y) / squares
+    residuals = y - slope * x
+    total = float(residuals @ residuals)
+    if not (math.isfinite(total) and total > 0):
+        return 0.0
+    error = math.sqrt(total / (count - 2) / squares)
+    alike = float(residuals[1:] @ residuals[:-1]) / total
+    alike = min(max(alike, 0.0), MOST_ALIKE)
+    error *= math.sqrt((1 + alike) / (1 - alike))
+    return rounded(slope / error)
 
 
 def read_curve(

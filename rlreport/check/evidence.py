@@ -2,84 +2,143 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rlreport.check.finding import Example, Onset
+from rlreport.check import progress
+from rlreport.check.finding import Evidence, Example, Onset
+from rlreport.check.limits import Op
+from rlreport.check.means import mean, median
 from rlreport.check.run import Run
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.figures.rounding import significant
 
-# Examples lie beyond this quantile of the responses before the onset...
-NORMAL = 0.9
-# ... if these are so many
-LEAST_NORMAL = 10
-
 MAX_EXAMPLES = 3  # Maximum number of example responses in the evidence of a finding
 # So many of the first by rank are enough to find three different prompts
 MAX_RANKED = 400
+# A pair of responses shows progress from this part of the first steps to that of the last ones or,
+# without a prompt in both, from one half of the run to the other
+ENDS = (1 / 3, 1 / 2)
+# Rewards of such a pair are as typical as others if they differ by less than this part of the gain
+ALIKE = 0.25
+# A response shorter than this part of the usual length is not typical
+STUB = 0.25
+
+Bools = NDArray[np.bool_]
 
 
 class Ranking(NamedTuple):
-    """How to choose a finding's example responses: those with the highest (or lowest) ``by``."""
+    """How to choose a finding's example responses: those that fulfil its claim, clearest first.
 
-    by: Floats  # a figure of each response, float64 (rows,)
-    highest: bool = True
+    ``among`` is what the finding claims, as a predicate on one response: 1 for responses that
+    fulfil it, 0 for those that do not, and NaN where that is not known. Only the first are
+    examples, and only the second are shown as earlier responses to the same prompt.
+    """
+
+    by: Floats  # a figure of each response, float64 (rows,); NaN comes last
+    among: Floats | Bools  # (rows,)
+    highest: bool = (
+        True  # whether those with the highest figure come first, else the lowest
+    )
     unit: str = ""  # of ``by``; "" does not show the values
     # index of the token to look at, float64 (rows,), NaN for none
     token: Floats | None = None
-    # Which responses fulfil what the finding claims, bool (rows,): only they are examples, and
-    # only others are shown as earlier responses to the same prompt.
-    among: NDArray[np.bool_] | None = None
     # Excerpts show this text, or the end if ``at_end``.
     look_for: str = ""
     at_end: bool = False
     # whether the claim is one on the last steps, whenever it began
     in_last_window: bool = False
 
-    def inside(self, rows: slice) -> Ranking:
-        """Return the ranking of these rows alone: a range of the table of responses."""
-        chosen = np.zeros(len(self.by), bool)
-        chosen[rows] = True if self.among is None else self.among[rows]
-        return self._replace(among=chosen)
+    @property
+    def fulfils(self) -> Bools:
+        """Which responses fulfil the claim, bool (rows,)."""
+        return np.asarray(self.among == 1)
+
+    @property
+    def fails(self) -> Bools:
+        """Which responses do not; one without a figure may fulfil it, bool (rows,)."""
+        return np.asarray((self.among == 0) & np.isfinite(self.by))
 
 
-def examples(
-    run: Run, ranking: Ranking, onset: Onset | None, until: int | None = None
-) -> tuple[Example, ...]:
+def where_known(values: Floats, condition: Bools) -> Floats:
+    """Return 1 where a condition on these values is met, 0 elsewhere, NaN where a value is NaN."""
+    return np.where(np.isfinite(values), condition, np.nan)
+
+
+def beyond(values: Floats, op: Op, bound: float) -> Floats:
+    """Return 1 where ``value op bound``, 0 elsewhere, NaN where a value is NaN, float64 (rows,)."""
+    compare = {
+        ">": np.greater,
+        ">=": np.greater_equal,
+        "<": np.less,
+        "<=": np.less_equal,
+    }[op]
+    return where_known(values, compare(values, bound))
+
+
+def nearer(values: Floats, to: float, than: float) -> Floats:
+    """Return 1 for values nearer to one level than to another one, 0 for others, NaN for NaN.
+
+    Those are the values on its side of the middle: with two kinds of values around both levels,
+    the responses that made a mean move from the second level to the first.
+    """
+    middle = (to + than) / 2
+    return beyond(values, "<" if to < than else ">", middle)
+
+
+def evidence_of(
+    run: Run,
+    ranking: Ranking,
+    onset: Onset | None,
+    until: int | None = None,
+    steps: Iterable[int] | None = None,
+) -> Evidence:
     """Return up to three responses that show a finding, of different prompts first.
 
-    Only responses whose texts were read, and whose ``by`` would have been unusual before the
-    onset, are eligible; without an onset, all of the last window or, if none, of the run. If there
-    are fewer than three prompts, further responses to them fill up the three. Each example comes
-    with the last response to its prompt before the onset, if there is one.
+    Only responses whose texts were read and that fulfil the claim in the steps of the finding are
+    eligible. If there are fewer than three prompts, further responses to them fill up the three.
+    Each example comes with the last response to its prompt before the onset that does not fulfil
+    the claim, if there is one; of equally clear ones, those that have one come first.
 
     Args:
         run: the run that was judged.
         ranking: how to choose them.
         onset: when the problem began, None if unknown.
         until: its last step if it ended; later responses are no examples.
+        steps: the steps that it concerns; by default those since the onset, and without one those
+            of the last window.
     """
     # Values that differ by rounding errors alone must not decide about the order.
     ranking = ranking._replace(by=significant(ranking.by))
-    eligible = np.flatnonzero(_eligible(run, ranking, onset, until))
+    of_steps = _has_text(run) & _is_in_steps(run, ranking, onset, until, steps)
+    eligible = np.flatnonzero(of_steps & ranking.fulfils)
+    if not len(eligible):
+        is_known = ranking.fulfils | np.asarray(ranking.among == 0)
+        return Evidence((), int((of_steps & is_known).sum()))
+    # Without an onset, no response is an earlier one.
+    end = _end_of_normal(run, onset) if onset else -np.inf
+    earlier = _earlier(run, ranking, end)
     by = ranking.by[eligible]
-    clearest_first = np.argsort(-by if ranking.highest else by, kind="stable")
-    ranked = eligible[clearest_first]
-    ranked = ranked[:MAX_RANKED]
     prompts = run.responses["prompt_id"].to_numpy(np.int64)
+    has_none = ~np.isin(prompts[eligible], list(earlier))
+    clearest_first = np.lexsort((has_none, -by if ranking.highest else by))
+    ranked = eligible[clearest_first][:MAX_RANKED]
     _, first_of_prompt = np.unique(prompts[ranked], return_index=True)
     # Sorted, as ``unique`` orders them by prompt, not by rank
     of_different_prompts = ranked[np.sort(first_of_prompt)].tolist()
     # A dict keeps the order and drops those that come twice.
     chosen = dict.fromkeys([*of_different_prompts, *ranked.tolist()])
-    # Without an onset, no response is an earlier one.
-    end = _end_of_normal(run, onset) if onset else -np.inf
     rows = list(chosen)[:MAX_EXAMPLES]
-    return tuple(_with_earlier(run, ranking, row, end) for row in rows)
+    return Evidence(
+        tuple(
+            _with_earlier(run, ranking, row, earlier.get(int(prompts[row])))
+            for row in rows
+        )
+    )
 
 
 def _end_of_normal(run: Run, onset: Onset) -> int:
@@ -91,54 +150,48 @@ def _end_of_normal(run: Run, onset: Onset) -> int:
     return onset.low if onset.low > run.steps[0] else onset.step
 
 
-def _has_text(run: Run) -> NDArray[np.bool_]:
+def _has_text(run: Run) -> Bools:
     return np.asarray(run.responses["has_texts"].to_numpy() == 1)
 
 
-def _eligible(
-    run: Run, ranking: Ranking, onset: Onset | None, until: int | None
-) -> NDArray[np.bool_]:
-    """Return which responses may be examples, bool (rows,); arguments are those of ``examples``.
+def _is_in_steps(
+    run: Run,
+    ranking: Ranking,
+    onset: Onset | None,
+    until: int | None,
+    steps: Iterable[int] | None,
+) -> Bools:
+    """Return which responses are of the steps of a finding, bool (rows,).
 
     The onset is an interval: responses before its ``low`` are surely normal, and those from its
     ``step`` on should show the problem. Those between are neither.
     """
-    by = ranking.by
     step = run.responses["step"].to_numpy(np.int64)
-    usable = np.isfinite(by) & _has_text(run)
-    if ranking.among is not None:
-        usable &= ranking.among
-    in_last_window = usable & (step >= run.last.steps[0])
-    if ranking.in_last_window:
-        eligible = in_last_window
-    elif onset is None:
-        eligible = in_last_window if in_last_window.any() else usable
-    else:
-        normal = usable & (step < _end_of_normal(run, onset))
-        eligible = usable & (step >= onset.step)
-        eligible &= is_unusual(by, normal, highest=ranking.highest)
-    if until is None:
-        return eligible
-    return eligible & (step <= until)
+    first = run.steps[0] if onset is None else onset.step
+    if ranking.in_last_window or (onset is None and steps is None):
+        first = max(first, run.last.steps[0])
+    last = run.steps[-1] if until is None else until
+    is_inside = (step >= first) & (step <= last)
+    if steps is None:
+        return np.asarray(is_inside)
+    return np.asarray(is_inside & np.isin(step, list(steps)))
 
 
-def _with_earlier(run: Run, ranking: Ranking, row: int, end: float) -> Example:
-    """Return the response of ``row``, and the last one to its prompt before step ``end``.
-
-    The earlier one is shown for contrast: it does not fulfil what the finding claims.
-    """
-    is_contrast = _has_text(run)
-    if ranking.among is not None:
-        is_contrast &= ~ranking.among
+def _earlier(run: Run, ranking: Ranking, end: float) -> dict[int, int]:
+    """Return prompt -> row of its last response before step ``end`` that fails the claim."""
     step = run.responses["step"].to_numpy(np.int64)
-    prompt = run.responses["prompt_id"].to_numpy(np.int64)
-    is_earlier = (prompt == prompt[row]) & (step < end)
-    earlier: Ints = np.flatnonzero(is_earlier & is_contrast)
+    rows: Ints = np.flatnonzero(_has_text(run) & ranking.fails & (step < end))
+    prompts = run.responses["prompt_id"].to_numpy(np.int64)[rows]
+    # Rows are in the order of steps: the last one of a prompt stays.
+    return dict(zip(prompts.tolist(), rows.tolist(), strict=True))
+
+
+def _with_earlier(run: Run, ranking: Ranking, row: int, earlier: int | None) -> Example:
+    """Return the response of ``row`` with the one of row ``earlier``, if any, for contrast."""
     example = _example(run, ranking, row)
-    if not len(earlier):
+    if earlier is None:
         return example
-    latest = int(earlier[-1])  # rows are in the order of steps
-    return replace(example, before=_example(run, ranking, latest))
+    return replace(example, before=_example(run, ranking, earlier))
 
 
 def _example(run: Run, ranking: Ranking, row: int) -> Example:
@@ -156,25 +209,103 @@ def _example(run: Run, ranking: Ranking, row: int) -> Example:
     )
 
 
-def with_texts_since(run: Run, onset: Onset | None) -> int:
-    """Return how many responses since the onset (None: in the last window) have texts."""
-    late = run.responses["step"].isin(run.since(onset))
-    return int((run.responses.loc[late, "has_texts"] == 1).sum())
+def progress_pair(
+    run: Run, counts: Floats | None = None, text: str = ""
+) -> Example | None:
+    """Return a late response with a high reward, and an early one to its prompt with a low one.
 
-
-def is_unusual(
-    by: Floats, normal: NDArray[np.bool_], *, highest: bool
-) -> NDArray[np.bool_]:
-    """Return which values are as extreme as the outer tenth of the ``normal`` ones, bool (rows,).
-
-    All are if fewer than LEAST_NORMAL are normal, which then say too little.
+    Both are typical: their rewards are about those of the first and of the last steps, but beyond
+    them, and they are no stubs; of these, the shortest ones are chosen. If most of the reward's
+    rise is the format of answers, both answers are right. None if the reward of the logged
+    responses did not rise, or no prompt has two such responses.
 
     Args:
-        by: one number per response, float64 (rows,).
-        normal: which of them are those of normal responses, bool (rows,).
-        highest: whether high values are extreme, else low ones.
+        run: the run.
+        counts: how often each response has a text that was learned, float64 (rows,), NaN if
+            unknown: only the late response has it. None without such a text.
+        text: that text, which the excerpt shows.
     """
-    if normal.sum() < LEAST_NORMAL:
-        return np.ones(len(by), bool)
-    bound = np.quantile(by[normal], NORMAL if highest else 1 - NORMAL)
-    return by >= bound if highest else by <= bound
+    if run.responses.empty:
+        return None
+    for part in ENDS:
+        # Of few steps, the first and the last one
+        count = max(int(part * len(run.steps)), 1)
+        early = run.step_index < count
+        late = run.step_index >= max(len(run.steps) - count, count)
+        pair = _pair(run, early, late, counts) if late.any() else None
+        if pair is not None:
+            before = pair.before and replace(pair.before, look_for=text)
+            return replace(pair, look_for=text, before=before)
+    return None
+
+
+def _pair(run: Run, early: Bools, late: Bools, counts: Floats | None) -> Example | None:
+    """Return the pair of an early and a late response to a prompt, None without one."""
+    reward = run.column("reward")
+    before = mean(reward[early])
+    after = mean(reward[late])
+    if not after > before:
+        return None
+    lacks, has = _with_and_without(run, counts)
+    is_low = early & lacks & (reward <= before)
+    is_high = late & has & (reward >= after)
+    size = ALIKE * (after - before)
+    of_low = _typical(run, is_low, np.abs(reward - before) // size, early)
+    of_high = _typical(run, is_high, np.abs(reward - after) // size, late)
+    shared = of_low.keys() & of_high.keys()
+    if not shared:
+        return None
+
+    def order(prompt: int) -> tuple[float, float, int]:
+        low = of_low[prompt]
+        high = of_high[prompt]
+        return low.distance + high.distance, low.length + high.length, high.row
+
+    prompt = min(shared, key=order)
+    by = significant(reward)
+    # What decides on the reward of an answer with a label stands at its end.
+    at_end = run.has("label_hit") or progress.verifiable(run)
+    ranking = Ranking(by, is_high, unit="reward", at_end=at_end)
+    return _with_earlier(run, ranking, of_high[prompt].row, of_low[prompt].row)
+
+
+def _with_and_without(run: Run, counts: Floats | None) -> tuple[Bools, Bools]:
+    """Return which responses can be the early one and the late one of a pair, (rows,) each."""
+    if counts is not None:
+        return np.asarray(counts == 0), np.asarray(counts > 0)
+    if progress.gained_format(run):
+        is_right = run.column("label_hit") == 1
+        return is_right, is_right
+    everything = np.ones(len(run.responses), bool)
+    return everything, everything
+
+
+class _Typical(NamedTuple):
+    """The response to a prompt that is most typical of some steps."""
+
+    distance: float  # from their mean reward, as a whole number of steps
+    length: float
+    row: int
+
+
+def _typical(
+    run: Run, among: Bools, distance: Floats, of_steps: Bools
+) -> dict[int, _Typical]:
+    """Return prompt -> the response among these nearest to the mean reward, then the shortest.
+
+    Args:
+        run: the run.
+        among: which responses come into question, bool (rows,).
+        distance: how far the reward of each is from the mean, float64 (rows,).
+        of_steps: the responses of these steps, whose median length is the usual one, bool (rows,).
+    """
+    length = run.column("response_chars")
+    is_whole = length >= max(STUB * median(length[of_steps]), 1.0)
+    rows = np.flatnonzero(among & is_whole & _has_text(run))
+    order = rows[np.lexsort((length[rows], distance[rows]))]
+    prompts = run.responses["prompt_id"].to_numpy(np.int64)
+    typical: dict[int, _Typical] = {}
+    for row in order.tolist():
+        one = _Typical(float(distance[row]), float(length[row]), row)
+        typical.setdefault(int(prompts[row]), one)
+    return typical

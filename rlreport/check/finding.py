@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from typing import Any, NamedTuple
@@ -215,6 +215,14 @@ class ToldFinding(Finding):
         )
 
 
+class Evidence(NamedTuple):
+    """The responses that show a finding."""
+
+    examples: tuple[Example, ...]
+    # without any: the number of responses with texts in its steps, none of which shows it
+    unseen: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class Result:
     """What a check returns for a run: a finding, none, or that it could not judge the run."""
@@ -224,6 +232,8 @@ class Result:
     tested: tuple[Tested, ...] = ()
     # The data that is missing, if the run could not be judged, else ""
     needs: str = ""
+    # Returns the evidence of the finding, if it is dated otherwise; None if it can have none
+    evidence_since: Callable[[Onset | None], Evidence] | None = None
 
     @property
     def passed(self) -> bool:

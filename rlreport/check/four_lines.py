@@ -98,7 +98,7 @@ def why_no_example(verdict: Verdict) -> str:
         return message("No responses are logged.")
     if lead:
         return message("It shows in figures of steps, not in single responses.")
-    return message("Nothing was found that single responses would show.")
+    return message("No two logged responses to one prompt show it.")
 
 
 def found_nothing_text(verdict: Verdict) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
@@ -21,9 +21,11 @@ from rlreport.check.checkpoint import (
 )
 from rlreport.check.course import HELD_OUT, Course, Quantity, course_of
 from rlreport.check.events import Event
+from rlreport.check.evidence import progress_pair
+from rlreport.check.excerpts import Excerpts
 from rlreport.check.finding import (
     Close,
-    Example,
+    Evidence,
     Finding,
     NotRun,
     Onset,
@@ -41,11 +43,9 @@ from rlreport.check.run import Run
 from rlreport.check.sentence import with_texts
 from rlreport.check.verdict import Judged, Level, Muted, Verdict
 from rlreport.metrics.roles import MISMATCHES
-from rlreport.read.rollouts import Rollout, Rollouts, Turn
+from rlreport.read.rollouts import Rollouts
 from rlreport.tables import Tables
 from rlreport.text.messages import listed, message, translatable
-
-EXCERPT = 60  # Maximum number of characters in an excerpt
 
 
 def with_excerpts(
@@ -59,61 +59,25 @@ def with_excerpts(
         rollouts: where the texts are read from.
     """
     findings = [*judged.findings, *(muted.finding for muted in judged.muted)]
-    steps = responses["step"].to_numpy()
-    # Row of each example: rows are sorted by step, and ``n`` counts the responses of a step.
-    rows: dict[tuple[int, int], int] = {}
-    for finding in findings:
-        for example in finding.shown:
-            first_row = int(np.searchsorted(steps, example.step))
-            rows[example.step, example.n] = first_row + example.n
-    order = sorted(set(rows.values()))
-    texts = dict(zip(order, rollouts.read(order), strict=True))
-
-    def with_excerpt(example: Example, shows: Callable[[Turn], bool]) -> Example:
-        rollout = texts[rows[example.step, example.n]]
-        before = example.before and with_excerpt(example.before, _no_turn)
-        turns = enumerate(rollout.conversation)
-        turn = next((index for index, one in turns if shows(one)), None)
-        text = rollout.response if turn is None else rollout.conversation[turn].words
-        excerpt = _excerpt(text, rollout, example)
-        return replace(example, turn=turn, excerpt=excerpt, before=before)
+    examples = chain.from_iterable(finding.evidence for finding in findings)
+    pairs = [] if judged.pair is None else [judged.pair]
+    excerpts = Excerpts([*examples, *pairs], responses, rollouts)
 
     def with_texts_of_examples(finding: Finding) -> Finding:
         check = BY_ID.get(finding.id)
-        shows = check.turn if check and check.turn else _no_turn
-        evidence = [with_excerpt(example, shows) for example in finding.evidence]
+        evidence = [
+            excerpts.of(
+                example,
+                shows=check.turn if check else None,
+                place=check.place if check else None,
+                facts=finding.facts,
+            )
+            for example in finding.evidence
+        ]
         return replace(finding, evidence=tuple(evidence))
 
-    return judged.map(with_texts_of_examples)
-
-
-def _no_turn(turn: Turn) -> bool:
-    return False
-
-
-def _excerpt(text: str, rollout: Rollout, example: Example) -> str:
-    """Return at most EXCERPT characters around what an example is to show."""
-    text = " ".join(text.split())
-    if len(text) <= EXCERPT:
-        return text
-    center = _place_of_interest(text, rollout, example)
-    start = max(0, min(center - EXCERPT // 2, len(text) - EXCERPT))
-    stop = start + EXCERPT
-    before = "…" if start else ""
-    after = "…" if stop < len(text) else ""
-    return before + text[start:stop] + after
-
-
-def _place_of_interest(text: str, rollout: Rollout, example: Example) -> int:
-    """Return the index of the text to look for, else of the token, else of start or end."""
-    if example.look_for:
-        index = text.lower().find(example.look_for.lower())
-        if index >= 0:
-            return index
-    if example.token is not None and example.token < len(rollout.tokens):
-        text_before = "".join(rollout.tokens[: example.token])
-        return len(" ".join(text_before.split()))
-    return len(text) if example.at_end else 0
+    told = judged.map(with_texts_of_examples)
+    return replace(told, pair=judged.pair and excerpts.of(judged.pair))
 
 
 # Figure of the policy -> columns of responses and roles of trainer metrics; each of them shows it
@@ -167,6 +131,7 @@ def judge(run: Run, muted: Mapping[str, str] | None = None) -> Judged[Finding]:
         _about_run(run),
         level=_level(ordered, run),
         lead=leading[0] if leading else None,
+        pair=None if leading else progress_pair(run),
         checkpoint=checkpoint,
         findings=ordered,
         close=outcome.close_ones(),
@@ -294,6 +259,8 @@ def _result_of(
     if check.event and finding and finding.onset and finding.onset.high < death.onset:
         return whole
     part = run.between(int(run.steps[0]), death.onset)
+    if finding and finding.until is not None and finding.until < death.onset:
+        return whole
     before = _run_check(check, part, start)
     if before.finding is None:
         return whole if finding is None else _of_death(whole, finding, death, run)
@@ -311,8 +278,13 @@ def _of_death(result: Result, finding: Finding, death: Event, run: Run) -> Resul
             low=max(onset.low, death.low),
             high=max(onset.high, death.onset),
         )
+    shown = Evidence(())
+    if result.evidence_since is not None:
+        shown = result.evidence_since(onset)
     consequence = replace(
         finding,
+        evidence=shown.examples,
+        unseen=shown.unseen,
         rank=Rank.NOTE if finding.rank is Rank.NOTE else Rank.CONSEQUENCE,
         onset=onset,
         explained_by="reward_collapse" if has_reward else "watched_reward_fall",

@@ -27,6 +27,9 @@ class LimitedFigure:
     limit: Limit[float]
     op: Op
     series: Series
+    # the figure of each response, float64 (rows,), if it is logged, and its unit
+    of_rows: Floats | None = None
+    unit: str = ""
 
     def excursion(self, run: Run) -> Excursion | None:
         """Return where the figure is beyond its limit for long, None if nowhere."""

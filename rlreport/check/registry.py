@@ -25,6 +25,7 @@ from rlreport.check.judges import (
     labels,
     length,
     log,
+    loops,
     metrics,
     policy,
     ranks,
@@ -86,7 +87,7 @@ CHECKS: tuple[Check, ...] = (
     groups.dropped_groups,
     policy.entropy_explosion,
     # Consequences.
-    diversity.loops,
+    loops.loops,
     reward.reward_collapse,
     environments.environment_fall,
     metrics.constant_reward,

@@ -21,7 +21,7 @@ from rlreport.check.course_words import (
     right_answers_sentence,
     scores_of,
 )
-from rlreport.check.finding import Fact, Facts, Finding, Severity, ToldFinding
+from rlreport.check.finding import Fact, Facts, Finding, Rank, Severity, ToldFinding
 from rlreport.check.registry import BY_ID
 from rlreport.check.settings import Remedy
 from rlreport.check.verdict import FIRST_WORDS, Judged, ShownExample, Verdict
@@ -37,6 +37,9 @@ from rlreport.text.messages import (
 )
 
 MAX_WORDS = 25  # Maximum number of words in the first line
+
+# Ids of checks that tell what the reward pays for instead of right answers
+OF_REWARD = ("unearned_gain", "right_answers_unpaid")
 
 # An onset within more steps than this is told as "about"
 EXACT = 2
@@ -123,7 +126,8 @@ def with_sentence(verdict: Verdict) -> Verdict:
     if lead is None:
         what, course = _without_lead(verdict)
     elif verdict.level == "unjudged":
-        what = message("{text}.", text=headline(verdict))
+        text = _dated(lead, lead.clause, verdict, lasting="{level}: {what}")
+        what = message("{text}.", text=text)
         course = lead.title  # which runs they are, and what to do
     else:
         what = _lead_sentence(lead, verdict)
@@ -148,6 +152,8 @@ def _lead_of(verdict: Verdict) -> ToldFinding | None:
 def checkpoint_sentence(verdict: Verdict) -> str:
     """Return which checkpoint to keep, or why the log names none."""
     checkpoint = verdict.checkpoint
+    if verdict.level == "unjudged":  # the first line says why
+        return message("The log does not tell which checkpoint is best.")
     if checkpoint.step is None:
         literal = translatable("The log does not tell which checkpoint is best: {why}.")
         if checkpoint.none_is_better:
@@ -163,6 +169,8 @@ def _advice_of(lead: ToldFinding | None, verdict: Verdict) -> str:
     """Return what to do: about the lead or, if nothing was learned, about that."""
     if lead is not None:
         return lead.suggestion
+    if verdict.right_answers is not None:
+        return message("Compare with a baseline whose prompt shows the answer format.")
     if verdict.level == "unclear":
         for finding in verdict.findings:
             if finding.id == "reward_stalled":
@@ -243,6 +251,8 @@ def headline(verdict: Verdict) -> str:
         return _dated(lead, lead.name, verdict, lasting)
     if verdict.level == "unjudged":
         return _why_not_judged(verdict)
+    if verdict.right_answers is not None:
+        return message("Compare with a baseline whose prompt shows the answer format.")
     if verdict.level == "unclear":
         return message("Unclear: no clear learning")
     return _level_words(verdict)
@@ -321,13 +331,22 @@ def _effects_to_tell(lead: ToldFinding, verdict: Verdict) -> list[ToldFinding]:
         is_stated = is_collapse and effect.id in COLLAPSES
         if effect.severity is not Severity.INFO and not is_stated:
             effects.append(effect)
-    effects.sort(key=lambda effect: effect.id not in COLLAPSES)
+    effects.sort(key=_order_of_effect)
     if lead.onset and not is_collapse:  # a fall that recovered is a note
         for finding in verdict.findings:
             is_dip = finding.facts.get("kind") == "dip"
             if is_dip and (finding.until or 0) >= lead.onset.step:
                 effects.append(finding)
     return effects
+
+
+def _order_of_effect(effect: ToldFinding) -> int:
+    """Return 0 for losses of a score, which come first; causes that a death brought come last."""
+    if effect.id in COLLAPSES:
+        return 0
+    if effect.id in OF_REWARD:
+        return 1
+    return 3 if BY_ID[effect.id].rank is Rank.CAUSE else 2
 
 
 def _earlier_sentence(lead: ToldFinding, verdict: Verdict, cause: str) -> str:

@@ -123,7 +123,7 @@ def short_verdict_lines(
 ) -> list[str]:
     """Return up to ``most`` lines in a language: the verdict in four, findings, what was not run.
 
-    Findings that no other explains come first. A line counts those that have no line of their own.
+    Serious findings that no other explains come first, notes last. A line counts those that have no line of their own.
     """
     from rlreport.check.four_lines import aligned, four_lines
 
@@ -139,9 +139,10 @@ def short_verdict_lines(
     return [*lines, *(language.of(line) for line in others if line)]
 
 
-def _importance(finding: ToldFinding) -> tuple[bool, int]:
-    """Return what findings are sorted by: those that no other explains come first."""
-    return finding.explained_by is not None, finding.severity.order
+def _importance(finding: ToldFinding) -> tuple[bool, bool, int]:
+    """Return what findings are sorted by: notes last, and those that others explain later."""
+    is_note = finding.severity == "info"
+    return is_note, finding.explained_by is not None, finding.severity.order
 
 
 def _rest_line(verdict: Verdict, findings: int) -> str:

@@ -203,7 +203,16 @@ def _environment(language: Language) -> jinja2.Environment:
 
     # A copy: templates of HTML keep their own filters.
     overlay = environment(language).overlay()
-    filters = (text, number, code, code_cell, fenced, mermaid, notes_html)
+    filters = (
+        text,
+        text_with_code,
+        number,
+        code,
+        code_cell,
+        fenced,
+        mermaid,
+        notes_html,
+    )
     overlay.filters = {
         **overlay.filters,
         **{function.__name__: function for function in filters},
@@ -216,6 +225,20 @@ def text(value: str, longest: int = 400) -> Markup:
     line = shortened(_printable(" ".join(value.split())), longest)
     line = _without_references(line)
     return Markup(_MARKUP.sub(r"\\\1", html.escape(line, quote=False)))
+
+
+def text_with_code(value: str, longest: int = 400) -> Markup:
+    """Return text as ``text`` does, with names of settings in backticks as code spans."""
+    parts = shortened(" ".join(value.split()), longest).split("`")
+    if len(parts) % 2 == 0:  # a backtick without a partner
+        return text(value, longest)
+    spans = []
+    for index, part in enumerate(parts):
+        inner = code(part) if index % 2 and part else text(part)
+        before = " " if part.startswith(" ") and not index % 2 else ""
+        after = " " if part.endswith(" ") and not index % 2 else ""
+        spans.append(f"{before}{inner}{after}")
+    return Markup("".join(spans))
 
 
 def number(value: str) -> Markup:

@@ -194,9 +194,8 @@ def _pieces(course: Course, axis: Axis, steps: Steps) -> str:
 def _path(x: Floats, y: Floats, *, is_thin: bool = False) -> str:
     """Return a path through the points with a finite y; its width does not depend on the page's."""
     finite = np.isfinite(y)
-    texts = []
-    for across, down in zip(x[finite].tolist(), y[finite].tolist(), strict=True):
-        texts.append(f"{across:.0f} {number(down)}")
+    points = np.column_stack([x[finite], y[finite]])
+    texts = [f"{across:.0f} {number(down)}" for across, down in points.tolist()]
     path = "L".join(texts)
     width = ' stroke-opacity="0.4"' if is_thin else ' stroke-width="1.75"'
     return (

@@ -43,7 +43,15 @@ def moved_steps(report: RunReport, moved: MovedFigures) -> Steps:
     if moved.onset is not None:
         onset = moved.onset
         words = message("onset: {step:count}", step=onset.step)
-        within = (onset.low, onset.high) if onset.low < onset.high else None
+        within = None
+        if onset.low < onset.high:
+            within = (onset.low, onset.high)
+            words = message(
+                "onset: {step:count} ({low:count}–{high:count})",
+                step=onset.step,
+                low=onset.low,
+                high=onset.high,
+            )
         rules.append(Rule(onset.step, words, "critical", dashed=False, within=within))
     return Steps(strips.axis_of(low, high), tuple(rules))
 

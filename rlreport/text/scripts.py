@@ -74,6 +74,21 @@ def is_garbled(text: str) -> bool:
     return any(_mixes(set(word)) for word in words)
 
 
+def garbled_at(text: str) -> int | None:
+    """Return the index of what makes a text garbled, see ``is_garbled``; None without any."""
+    mixed = [
+        text.find(word)
+        for word in units(text)
+        if not word.isascii() and _mixes(set(word))
+    ]
+    odd = [
+        index
+        for index, character in enumerate(text)
+        if character == _REPLACEMENT or _is_unassigned(character)
+    ]
+    return min([*mixed, *odd], default=None)
+
+
 def _is_broken(text: str) -> bool:
     """Return whether U+FFFD stands in many places of a text, or for much of it."""
     whole = text.rstrip(f"{_REPLACEMENT} \n")

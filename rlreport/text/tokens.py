@@ -272,3 +272,17 @@ def structure_of(text: str) -> int:
         if items.count(name) >= LEAST:
             structures |= 1 << bit
     return structures
+
+
+def structure_at(text: str, name: str) -> int | None:
+    """Return where a text has the first item of a structure; any name but theirs means any one."""
+    text = text[:LONGEST_FORM]
+    starts = [
+        # The match begins at the line break, put before the first line, too.
+        mark.start()
+        for mark in _MARK.finditer("\n" + text)
+        if name not in STRUCTURES or mark.lastgroup == name
+    ]
+    if name == "parts" or (name not in STRUCTURES and not starts):
+        starts = [blank.start() for blank in _BLANK.finditer(text)]
+    return starts[0] if starts else None

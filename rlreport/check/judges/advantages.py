@@ -11,7 +11,7 @@ import pandas as pd
 from rlreport.check import estimators, progress
 from rlreport.check.check import FAILURES, REWARD, Check, Need
 from rlreport.check.estimators import Batch, Misfit
-from rlreport.check.evidence import Ranking
+from rlreport.check.evidence import Ranking, where_known
 from rlreport.check.finding import Facts, Onset, Rank, Result, Severity
 from rlreport.check.laws import (
     LEAST_ROWS,
@@ -201,8 +201,9 @@ def _of_other_sign_or_row(check: Check, run: Run, advantages: _Advantages) -> Re
         return Result(tested=tested)
     onset, severity = _onset_and_severity(run, advantages)
     facts: Facts = {"kind": kind, "own": own, "other": other}
-    is_wrong = advantages.error > advantages.size / 2
-    ranking = Ranking(advantages.error, unit="from the expected value", among=is_wrong)
+    error = advantages.error
+    is_wrong = where_known(error, error > advantages.size / 2)
+    ranking = Ranking(error, is_wrong, unit="from the expected value")
     return check.found(run, severity, [faults[kind]], facts, ranking, onset=onset)
 
 
@@ -277,27 +278,26 @@ def _of_other_groups(check: Check, run: Run, advantages: _Advantages) -> Result:
         return Result(tested=(run.limits.test(limits.apart, ">", apart),))
     concerned = _misfit(run, advantages, blocks.rows)
     tested = _tests(run, concerned)
-    is_punished = _punished(run, advantages) & blocks.rows
-    is_best = _best_of_mixed(run) & blocks.rows
+    is_best = _best_of_mixed(run)
+    is_punished = _punished(run, advantages)
+    of_best = float(is_best[blocks.rows].sum())
+    of_punished = float(is_punished[blocks.rows].sum())
     facts: Facts = {
         "kind": "neighbours" if _fit_neighbours(run, advantages, blocks) else "apart",
         "apart": concerned.apart,
         "size": _group_size(run),
-        "punished": float(is_punished.sum() / max(is_best.sum(), 1)),
+        "punished": of_punished / max(of_best, 1),
     }
     severity = Severity.CRITICAL
     # A run that learns with a wrong baseline has at least advantages of the right sign.
     if blocks.since_first and progress.learned(run):
         severity = Severity.WARNING
     # The clearest examples: rewarded best, and yet made less likely
-    ranking = Ranking(
-        advantages.usual, highest=False, unit="advantage", among=is_punished
-    )
-    if not is_punished.any():
-        is_apart = _rows_apart(run, advantages) & blocks.rows
-        ranking = Ranking(
-            advantages.error, unit="from the expected value", among=is_apart
-        )
+    among = np.where(is_best, is_punished, np.nan)
+    ranking = Ranking(advantages.usual, among, highest=False, unit="advantage")
+    if not of_punished:
+        is_apart = _rows_apart(run, advantages)
+        ranking = Ranking(advantages.error, is_apart, unit="from the expected value")
     return found_in_blocks(
         check,
         blocks,
@@ -474,7 +474,7 @@ def advantage_outlier(check: Check, run: Run) -> Result:
         Severity.WARNING,
         [tested],
         {"ratio": largest, "most": largest * advantages.size},
-        Ranking(advantages.error, unit="from the expected value", among=is_far),
+        Ranking(advantages.error, is_far, unit="from the expected value"),
         onset=int(steps[0]),
         until=None if last == run.steps[-1] else last,
         steps=steps.tolist(),

@@ -10,7 +10,7 @@ import numpy as np
 
 from rlreport.check import quantities
 from rlreport.check.check import FALLS, Check, Need, RiseOrShare, share_of
-from rlreport.check.evidence import Ranking
+from rlreport.check.evidence import Ranking, beyond
 from rlreport.check.finding import Facts, LogText, Rank, Result, Severity
 from rlreport.check.laws import blocks
 from rlreport.check.limits import EOS, Limit, LimitKind, Limits
@@ -126,6 +126,14 @@ def _calls_unparsed(turn: Turn) -> bool:
 def _is_empty_answer(turn: Turn) -> bool:
     """Return whether a turn is a tool's answer without text, and no error."""
     return turn.role == "tool" and not turn.error and not turn.text.strip()
+
+
+def _is_void(turn: Turn) -> bool:
+    """Return whether a turn of the policy has neither a call nor text besides thinking."""
+    if not turn.sampled or turn.calls or calls_in_text(turn.text):
+        return False
+    after_thinking = turn.text.rpartition("</think>")[2]
+    return not after_thinking.partition("<think>")[0].strip()
 
 
 class _ToolShare(NamedTuple):
@@ -320,7 +328,7 @@ def empty_results(check: Check, run: Run) -> Result:
             "tool": LogText(worst.tool),
             "kind": "named" if worst.tool else "unnamed",
         },
-        Ranking(empty, among=empty > 0),
+        Ranking(empty, beyond(empty, ">", 0)),
         series=worst.series,
         onset=run.onset(worst.series),
     )
@@ -398,12 +406,14 @@ def tool_disuse(check: Check, run: Run) -> Result:
     if not (ratio.met and curve.has_fallen and enough.met):
         of_tools = _judge_each_tool(check, run)
         return replace(of_tools, tested=(ratio, enough, *of_tools.tested))
+    calls = run.column("tool_calls")
+    is_disused = beyond(calls, "<", ratio.bound * start)
     return check.found(
         run,
         Severity.WARNING,
         [ratio],
         {"start": start, "end": end, "kind": "all"},
-        Ranking(run.column("tool_calls"), highest=False, unit="calls"),
+        Ranking(calls, is_disused, highest=False, unit="calls"),
         series=series,
         onset=fall_onset(curve),
     )
@@ -523,6 +533,7 @@ void_turns = Check(
     why="The gradients of such turns are large and have ended multi-turn runs.",
     suggestion="Exclude these conversations from the loss (SimpleTIR), and check whether the "
     "token limit is too low.",
+    turn=_is_void,
     advice=see(SettingKind.LENGTH_LIMIT),
 )
 
@@ -545,7 +556,7 @@ def _judge_turn_limit(check: Check, run: Run) -> Result:
     if run.has("at_turn_limit"):
         is_inferred = bool((run.column("ending") == Ending.MOST_TURNS).any())
     facts = {"kind": "inferred" if is_inferred else "logged"}
-    judge = share_of("at_turn_limit", role="turn_limit", facts=facts)
+    judge = share_of("at_turn_limit", role="turn_limit", facts=facts, at_end=True)
     return judge(check, run)
 
 
@@ -592,7 +603,7 @@ class _UnclosedThinking(RiseOrShare):
 
 unclosed_thinking = Check(
     id="unclosed_thinking",
-    judge=share_of("unclosed_thinking"),
+    judge=share_of("unclosed_thinking", at_end=True),
     name="thinking never ends",
     rank=Rank.CONSEQUENCE,
     needs=(Need("thinking between <think> and </think>", ("unclosed_thinking",)),),

@@ -48,7 +48,7 @@ def uneven_groups(check: Check, run: Run) -> Result:
     is_uneven = _uneven(run, sizes, usual)
     # Of each response, NaN if its group is not judged
     group = run.responses["group"]
-    uneven = group.map(is_uneven.astype(np.float64)).to_numpy(np.float64)
+    uneven = np.asarray(group.map(is_uneven.astype(np.float64)), np.float64)
     is_first = ~group.duplicated().to_numpy(bool)
     by_group = np.where(is_first, uneven, np.nan)
 
@@ -76,7 +76,7 @@ def uneven_groups(check: Check, run: Run) -> Result:
             "low": int(of_uneven.min()),
             "high": int(of_uneven.max()),
         },
-        Ranking(size_of_row, highest=False, unit="responses", among=uneven == 1),
+        Ranking(size_of_row, uneven, highest=False, unit="responses"),
         onset=blocks.onset if blocks.is_violated else None,
         until=blocks.until if blocks.is_violated else None,
         steps=blocks.steps or None,

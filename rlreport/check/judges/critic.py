@@ -9,7 +9,7 @@ import numpy as np
 
 from rlreport.check import quantities
 from rlreport.check.check import FAILURES, Check, Need, severity_of
-from rlreport.check.evidence import Ranking
+from rlreport.check.evidence import Ranking, beyond
 from rlreport.check.finding import Facts, Rank, Result, Severity
 from rlreport.check.laws import Figure, figures_by_block, found_in_blocks
 from rlreport.check.limits import Limit, LimitKind, Limits
@@ -158,6 +158,12 @@ def _judge_blocks(check: Check, run: Run, returns: str, error: str) -> Result:
     blocks = figures_by_block(run, explained, among=has_error)
     if not blocks.is_observed:
         return Result()
+    of_blocks = [
+        _variance_in(run, returns, window)
+        for window, is_violated in zip(blocks.windows, blocks.violated, strict=True)
+        if is_violated
+    ]
+    least_there = max(min(of_blocks, default=0.0), least)
     share = float(blocks.violated.mean())
     lowest = float(np.nanmin(blocks.values))
     tested = (
@@ -176,7 +182,7 @@ def _judge_blocks(check: Check, run: Run, returns: str, error: str) -> Result:
             "share": share,
             "worst": run.limits.value(limits.worst),
         },
-        Ranking(np.abs(run.column(f"{error}_mean")), among=has_error),
+        _far_from(run, error, (1 - run.limits.value(limits.worst)) * least_there),
     )
 
 
@@ -212,11 +218,29 @@ def _pooled_variance(run: Run, name: str, groups: Grouped) -> Floats:
     return groups.pooled_variance(*map(run.column, columns))
 
 
+def _far_from(run: Run, name: str, least: float) -> Ranking:
+    """Return how to choose responses whose values, or their errors, are farther from the mean.
+
+    Args:
+        run: the run.
+        name: the figure that is too large, such as "value_error".
+        least: a response counts if the mean square of its tokens' deviations is larger.
+    """
+    tokens = run.column("value_tokens")
+    mean_of_row = run.column(f"{name}_mean")
+    known = np.isfinite(mean_of_row) & (tokens > 0)
+    of_run = np.average(mean_of_row[known], weights=tokens[known])
+    within = run.column(f"{name}_m2") / np.fmax(tokens, 1.0)
+    square = within + (mean_of_row - of_run) ** 2
+    return Ranking(np.sqrt(square), beyond(square, ">", least))
+
+
 class _Fit(NamedTuple):
     """How well the critic's values follow the returns in the last window."""
 
     explained: float  # explained variance: 1 is perfect, a constant has 0
     spread: float  # std of the values over that of the returns
+    scale: float  # variance of the returns
     min_variance: float  # least variance of returns that a critic can be asked to fit
 
 
@@ -235,6 +259,7 @@ def _fit_at_the_end(run: Run, returns: str, error: str) -> _Fit | None:
     return _Fit(
         explained=1 - _variance_in(run, error, run.last) / scale,
         spread=float(np.sqrt(_variance_in(run, "value", run.last) / scale)),
+        scale=scale,
         min_variance=min_variance,
     )
 
@@ -273,6 +298,6 @@ def _judge_fit(check: Check, run: Run, returns: str, error: str) -> Result:
         Severity.WARNING if has_diverged else Severity.INFO,
         [misfit, wide] if has_diverged else [weak],
         facts,
-        Ranking(np.abs(run.column(f"{error}_mean"))),
+        _far_from(run, too_large, bound * fit.scale),
         onset=run.onset_beyond(ratio_by_step, bound),
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from itertools import chain
 from typing import NamedTuple
 
@@ -12,20 +11,17 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from rlreport.check import means, progress, quantities
-from rlreport.check.check import FALLS, LOGPROBS, RESPONSE, Check, Need
-from rlreport.check.evidence import Ranking, examples
-from rlreport.check.finding import Facts, LogText, Onset, Rank, Result, Severity
+from rlreport.check.check import LOGPROBS, RESPONSE, Check
+from rlreport.check.evidence import Ranking, beyond
+from rlreport.check.excerpts import other_script_place
+from rlreport.check.finding import Facts, Rank, Result, Severity
 from rlreport.check.fit import deviate
-from rlreport.check.judges.length import correlation_with_reward
 from rlreport.check.limits import LMFLOW, Limit, LimitKind, Limits, Tested
 from rlreport.check.means import mean
-from rlreport.check.run import Run, event_onset, once_per_run, onset_of
-from rlreport.check.series import MIN_STEPS, Series
+from rlreport.check.run import Run, once_per_run
 from rlreport.check.settings import SettingKind, also, enabled, higher, lower
 from rlreport.check.windows import Trend
 from rlreport.figures.ragged import Floats, Ints
-from rlreport.figures.rounding import change
-from rlreport.figures.tokens import find_loops
 from rlreport.tables import TextSample
 from rlreport.text.messages import translatable
 from rlreport.text.scripts import script_of
@@ -41,7 +37,8 @@ MAX_BIGRAMS = 20_000
 MIN_STEP_BIGRAMS = 20
 # A text needs this many letters for its script (Latin, Cyrillic, ...) to be recognized
 LEAST_LETTERS = 6
-MAX_SHOWN = 6  # Maximum number of words of a loop that a title quotes
+# A response with fewer different word pairs than this part of the first ones repeats itself
+RARE = 0.1
 
 
 class _DiversityCollapse(Limits):
@@ -131,9 +128,9 @@ def diversity_collapse(check: Check, run: Run) -> Result:
         judged_by_step = run.by_step(is_twin)  # the stronger evidence of both
     if judged_by_step is None:
         return Result(tested=tuple(tested))
-    ranking = Ranking(times, unit="times in its step")
-    if not is_twin[run.last.rows].any():
-        ranking = Ranking(run.column("distinct_2"), highest=False)
+    ranking = Ranking(times, is_twin, unit="times in its step")
+    if not has_twins:
+        ranking = _repetitive(run)
     # Texts of a run that learned may well repeat words, but not whole responses.
     is_harmless = not has_twins and _is_trusted(run)
     return check.found(
@@ -144,6 +141,16 @@ def diversity_collapse(check: Check, run: Run) -> Result:
         ranking,
         onset=run.onset(judged_by_step),
     )
+
+
+def _repetitive(run: Run) -> Ranking:
+    """Return how to choose responses with fewer different word pairs than nearly all first ones."""
+    assert run.first is not None
+    distinct = run.column("distinct_2")
+    first = distinct[run.first.rows]
+    first = first[np.isfinite(first)]
+    usual = np.quantile(first, RARE) if len(first) else np.nan
+    return Ranking(distinct, beyond(distinct, "<", float(usual)), highest=False)
 
 
 def _is_trusted(run: Run) -> bool:
@@ -326,7 +333,8 @@ class _TemplateCollapse(Limits):
 )
 def template_collapse(check: Check, run: Run) -> Result:
     """Find that responses can no longer be matched to their prompts, at a normal entropy."""
-    by_step = _match_rates(run, run.limits[_TemplateCollapse].prompts)
+    matches = np.full(len(run.responses), np.nan)
+    by_step = _match_rates(run, run.limits[_TemplateCollapse].prompts, matches)
     at_first = by_step[: len(run.last.steps)]
     at_last = run.last_values(by_step)
     known_steps = [np.isfinite(rates).sum() for rates in (at_first, at_last)]
@@ -348,24 +356,23 @@ def template_collapse(check: Check, run: Run) -> Result:
         return nothing
     # Less often than by chance is as good as by chance.
     facts = {"start": first, "end": max(0.0, last)}
-    result = check.found(
+    return check.found(
         run,
         Severity.WARNING,
         [matched, unmatched],
         facts,
+        # The longest ones say most.
+        Ranking(run.column(run.length), 1 - matches, in_last_window=True),
         onset=run.onset(by_step),
     )
-    assert result.finding is not None
-    # The examples are the longest of the last window, whenever it began.
-    evidence = examples(run, Ranking(run.column(run.length)), None)
-    return replace(result, finding=replace(result.finding, evidence=evidence))
 
 
-def _match_rates(run: Run, least: int) -> Floats:
+def _match_rates(run: Run, least: int, matches: Floats) -> Floats:
     """Return by step how often texts match their prompt: 1 always, 0 by chance, NaN if unknown.
 
     A text matches if it is more like the other texts of its prompt than like those of any other.
     Steps with fewer than ``least`` prompts that have two sampled responses or more are unknown.
+    ``matches``, float64 (rows,), is set to 1 or 0 for the texts that were compared.
     """
     sample = run.tables.ngrams
     rates = np.full(len(run.steps), np.nan)
@@ -391,12 +398,14 @@ def _match_rates(run: Run, least: int) -> Floats:
             for index in texts_here[is_recurring]
         ]
         chance = 1 / len(recurring)
-        rates[step] = (_match_rate(texts, prompt) - chance) / (1 - chance)
+        does_match = _which_match(texts, prompt)
+        matches[rows[texts_here[is_recurring]]] = does_match
+        rates[step] = (float(does_match.mean()) - chance) / (1 - chance)
     return rates
 
 
-def _match_rate(texts: list[NDArray[np.int32]], prompt: Ints) -> float:
-    """Return the fraction of texts that are most like the other texts of their own prompt.
+def _which_match(texts: list[NDArray[np.int32]], prompt: Ints) -> NDArray[np.bool_]:
+    """Return which texts are most like the other texts of their own prompt, bool (texts,).
 
     Texts are compared by the cosine of the words and pairs of words that they contain, each with
     the sum of the texts of a prompt; a text is no part of the sum for its own prompt.
@@ -421,7 +430,7 @@ def _match_rate(texts: list[NDArray[np.int32]], prompt: Ints) -> float:
     sum_of_others = sums[prompt] - vectors
     own_similarity = (vectors * _normalize(sum_of_others)).sum(axis=1)
     similarity[is_of_prompt] = -1  # leaves the other prompts
-    return float((own_similarity > similarity.max(axis=1)).mean())
+    return np.asarray(own_similarity > similarity.max(axis=1))
 
 
 def _normalize(vectors: Floats) -> Floats:
@@ -465,6 +474,7 @@ class _LanguageDrift(Limits):
     source="DeepSeek-R1 (language mixing); LMFlow post on PPO training",
     explains=("diversity_collapse", "length_collapse", "watched_reward_fall"),
     trend=True,
+    place=other_script_place,
 )
 def language_drift(check: Check, run: Run) -> Result:
     """Find that responses use another script than their prompts more often."""
@@ -485,7 +495,7 @@ def language_drift(check: Check, run: Run) -> Result:
         Severity.WARNING if is_harmful else Severity.INFO,
         [rise, are_most],
         {"share": drift.last, "share_start": drift.first},
-        Ranking(foreign, among=foreign == 1),
+        Ranking(foreign, foreign),
         onset=run.onset(run.by_step(foreign)),
     )
 
@@ -507,10 +517,15 @@ def _in_other_script(run: Run, words: TextSample) -> Floats:
         return foreign
     prompts = run.responses["prompt_id"].iloc[words.rows]
     of_prompt = prompts.map(_scripts_of_prompts(run)).to_numpy()
-    of_response = letters.idxmax(axis=1).to_numpy()
     has_letters = (letters.sum(axis=1) >= LEAST_LETTERS).to_numpy()
     known = has_letters & pd.notna(of_prompt)
-    foreign[words.rows[known]] = (of_response != of_prompt)[known]
+    # Letters of the prompt's script in each response; a response without any has no column.
+    of_own_script = np.zeros(len(letters))
+    for script in letters.columns:
+        is_own = of_prompt == script
+        of_own_script[is_own] = letters[script].to_numpy()[is_own]
+    is_other = letters.max(axis=1).to_numpy() > of_own_script
+    foreign[words.rows[known]] = is_other[known]
     return foreign
 
 
@@ -538,230 +553,3 @@ def _letters_of_responses(words: TextSample) -> pd.DataFrame:
         return np.asarray(np.bincount(response, letters, size), np.float64)
 
     return of_words.apply(of_responses)
-
-
-class _Loops(Limits):
-    rise = Limit(
-        0.08,
-        LimitKind.SHARE,
-        "of responses",
-        "rise of the share that repeat themselves",
-    )
-    z = Limit(4.0, LimitKind.ERRORS, "std errors", "significance of that rise")
-    lost = Limit(
-        0.25,
-        LimitKind.VALUE,
-        "std of reward",
-        "reward of these responses below that of others (warning)",
-    )
-
-
-class _LoopRise(NamedTuple):
-    """The rise of the share of responses in a loop, and how long it lasted."""
-
-    before: float  # the share before the rise
-    level: float  # the share after it
-    z: float
-    onset: Onset | None
-    until: int | None  # None if it lasts until the end
-
-
-class _LoopRewards(NamedTuple):
-    """Mean rewards of responses in a loop and of others, in the late window."""
-
-    earned: float
-    others: float
-    lost: Tested
-    do_harm: bool  # whether loops surely earn less, or the reward fell
-
-
-@Check(
-    name="responses repeat themselves",
-    rank=Rank.CONSEQUENCE,
-    needs=(Need("response", ("response_chars",), ("loops",)),),
-    charts=("loops", "reward"),
-    sampled=("share",),
-    limits=_Loops,
-    title={
-        "paid": "{share:percent} of responses repeat a few words in a loop, such as {text:quoted} "
-        "({share_start:percent} at the start); these earn {earned:figure}, others {others:figure}.",
-        "peak": "Up to {share:percent} of responses repeat a few words in a loop, such as "
-        "{text:quoted} ({share_start:percent} at the start, {share_end:percent} at the end).",
-        "metric": "The trainer counts {share:percent} of responses as repetitive "
-        "({share_start:percent} at the start).",
-    },
-    statement={
-        "paid": "{share:percent} of responses repeat themselves ({text:quoted})",
-        "peak": "up to {share:percent} of responses repeat themselves ({text:quoted})",
-        "metric": "{share:percent} of responses repeat themselves",
-    },
-    why="A response in a loop does not finish its answer, and its tokens teach the policy to loop.",
-    suggestion="Lower the learning rate or raise the KL coefficient; penalise cut-off responses.",
-    advice=lower(SettingKind.STEP_SIZE) + higher(SettingKind.KL),
-    rules_out=higher(SettingKind.LENGTH_LIMIT),
-    otherwise="Penalise cut-off responses.",
-    explains=(
-        *FALLS,
-        "missing_eos",
-        "diversity_collapse",
-        "length_collapse",
-        "reward_stalled",
-    ),
-    trend=True,
-)
-def loops(check: Check, run: Run) -> Result:
-    """Find that more responses repeat a few words to their end, or did for some steps."""
-    words = run.tables.words
-    if words is None:
-        return _judge_loop_metric(check, run)
-    share = run.column("loop_share")  # of a response's words, 0 without a loop
-    in_loop = np.sign(share)
-    series = means.series(run, in_loop)
-    rise = _loop_rise(series)
-    if rise is None:
-        return Result()
-    tested = _test_rise(run, rise)
-    if not all(one.met for one in tested):
-        return Result(tested=tested)
-    late = _rows_of_rise(run, rise)
-    rewards = _rewards_of_loops(run, in_loop, late)
-    text = _longest_loop(share, words, late)
-    # "paid" compares rewards in its title: both kinds of responses need some.
-    is_paid = rise.until is None and np.isfinite(rewards.earned - rewards.others)
-    assert series.curve is not None
-    facts: Facts = {
-        "share": rise.level,
-        "share_start": rise.before,
-        "share_end": series.curve.last.value,
-        "text": text,
-        "earned": rewards.earned,
-        "others": rewards.others,
-        "kind": "paid" if is_paid else "peak",
-    }
-    ranking = Ranking(
-        share, unit="of its words", among=share > 0, look_for=text, at_end=True
-    )
-    is_serious = rewards.do_harm and rise.until is None
-    return check.found(
-        run,
-        Severity.WARNING if is_serious else Severity.INFO,
-        [*tested, rewards.lost],
-        facts,
-        ranking,
-        onset=rise.onset,
-        until=rise.until,
-        texts=(text,),
-    )
-
-
-def _loop_rise(series: Series) -> _LoopRise | None:
-    """Return the rise of the share to the end or, without one, for some steps; None without.
-
-    An event has levels of its own beside the rise; without one, the first and last level count.
-    """
-    curve = series.curve
-    if curve is None:
-        return None
-    event = curve.climb or curve.hump
-    if event is not None:
-        return _LoopRise(
-            before=event.before,
-            level=event.level,
-            z=event.z or 0.0,
-            onset=event_onset(event),
-            until=None if curve.climb else event.until,
-        )
-    if not curve.rose:
-        return None
-    return _LoopRise(
-        before=curve.first.value,
-        level=curve.last.value,
-        z=curve.changed or 0.0,
-        onset=onset_of(curve),
-        until=None,
-    )
-
-
-def _test_rise(run: Run, rise: _LoopRise) -> tuple[Tested, Tested]:
-    """Compare the size of the rise, and its z, with their limits."""
-    size = change(rise.before, rise.level)
-    return (
-        run.limits.test(_Loops.rise, ">=", size),
-        run.limits.test(_Loops.z, ">=", rise.z),
-    )
-
-
-def _rows_of_rise(run: Run, rise: _LoopRise) -> slice:
-    """Return the rows of the steps in which loops are common, from the onset on.
-
-    Without an onset, they begin with the last window.
-    """
-    first = rise.onset.step if rise.onset else run.last.steps[0]
-    last = int(run.steps[-1]) if rise.until is None else rise.until
-    return run.window_of((first, last)).rows
-
-
-def _rewards_of_loops(run: Run, in_loop: Floats, late: slice) -> _LoopRewards:
-    """Return what responses in a loop earn, and whether loops do harm.
-
-    Args:
-        run: the run.
-        in_loop: 1 for responses in a loop, 0 for others, NaN if unknown, float64 (rows,).
-        late: the rows of the steps in which loops are common.
-    """
-    reward = run.column("reward")[late]
-    earned = mean(reward[in_loop[late] == 1])
-    others = mean(reward[in_loop[late] == 0])
-    spread = means.spread(run)
-    lost = run.limits.test(_Loops.lost, ">=", others - earned, of=spread)
-    # Positive if responses without a loop earn more
-    _, z = correlation_with_reward(run, -in_loop)
-    course = quantities.reward_course(run)
-    reward_fell = course is not None and course.lost
-    least = run.limits[Trend].z
-    # A fall of the reward is not due to loops that surely earn more.
-    do_harm = (lost.met and z >= least) or (reward_fell and not z <= -least)
-    return _LoopRewards(earned, others, lost, do_harm)
-
-
-def _longest_loop(share: Floats, words: TextSample, late: slice) -> LogText:
-    """Return what the response with the largest share of its words in a loop repeats."""
-    row = late.start + int(np.nanargmax(share[late]))
-    return _loop_text(words, int(np.searchsorted(words.rows, row)))
-
-
-def _judge_loop_metric(check: Check, run: Run) -> Result:
-    """Judge the trainer's share of repetitive responses, for a log without texts."""
-    metric = quantities.series_of(run, "loops", MIN_STEPS)
-    if metric is None:
-        return check.not_run("response")
-    rise = _loop_rise(metric)
-    if rise is None:
-        return Result()
-    tested = _test_rise(run, rise)
-    if not all(one.met for one in tested):
-        return Result(tested=tested)
-    return check.found(
-        run,
-        Severity.INFO if progress.learned(run) else Severity.WARNING,
-        tested,
-        {"kind": "metric", "share": rise.level, "share_start": rise.before},
-        series=metric,
-        onset=rise.onset,
-        until=rise.until,
-    )
-
-
-def _loop_text(words: TextSample, index: int) -> LogText:
-    """Return what a response repeats: twice if it is one word, at most MAX_SHOWN words.
-
-    ``index`` is that of the response among the sampled ones.
-    """
-    units = words.units[words.offsets[index] : words.offsets[index + 1]]
-    loops_of_texts = find_loops(units, offsets=np.array([0, len(units)]))  # of one text
-    start, period, _ = loops_of_texts[0].tolist()
-    length = min(max(period, 2), MAX_SHOWN)
-    # Where it comes the second time
-    shown = units[start + period :][:length]
-    text = "".join(words.vocabulary[unit] for unit in shown)
-    return LogText(" ".join(text.split()))

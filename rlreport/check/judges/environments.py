@@ -11,7 +11,7 @@ import pandas as pd
 
 from rlreport.check import means, quantities
 from rlreport.check.check import REWARD, Check
-from rlreport.check.evidence import Ranking
+from rlreport.check.evidence import Ranking, beyond, nearer
 from rlreport.check.finding import Facts, Finding, LogText, Rank, Result, Severity
 from rlreport.check.judges.reward import (
     RewardCollapse,
@@ -126,12 +126,14 @@ def environment_fall(check: Check, run: Run) -> Result:
         "best_from": best.steps[0],
         "best_to": best.steps[1],
     }
+    earned = part.column("reward")
+    is_fallen = nearer(earned, of_part.last.value, best.value)
     return check.found(
         part,
         severity,
         fallen[worst].met,
         facts,
-        Ranking(part.column("reward"), highest=False, unit="reward"),
+        Ranking(earned, is_fallen, highest=False, unit="reward"),
         onset=fallen[worst].onset,
     )
 
@@ -254,6 +256,10 @@ def mix_changed(check: Check, run: Run) -> Result:
         "share": float(mix.shares[1, harder]),
     }
     share = run.limits.test(MixChanged.share, ">", mix.mix / mix.total)
-    by_step = run.by_step((run.environments.index == harder).astype(np.float64))
-    onset = run.onset(by_step)
-    return check.found(run, Severity.INFO, [share], facts, onset=onset)
+    is_harder = (run.environments.index == harder).astype(np.float64)
+    onset = run.onset(run.by_step(is_harder))
+    reward = run.column("reward")
+    # What lowers the mean: responses of this environment that earn less than the mean did
+    is_lower = is_harder * beyond(reward, "<", before)
+    ranking = Ranking(reward, is_lower, highest=False, unit="reward")
+    return check.found(run, Severity.INFO, [share], facts, ranking, onset=onset)

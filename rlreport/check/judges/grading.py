@@ -11,7 +11,7 @@ import pandas as pd
 
 from rlreport.check import means, progress
 from rlreport.check.check import RESPONSE, REWARD, Check
-from rlreport.check.evidence import Ranking
+from rlreport.check.evidence import Ranking, where_known
 from rlreport.check.finding import Rank, Result, Severity
 from rlreport.check.laws import (
     LEAST_ROWS,
@@ -105,10 +105,20 @@ def best_reward_gone(check: Check, run: Run) -> Result:
         Severity.WARNING,
         [tested],
         facts,
-        Ranking(-run.step_index.astype(np.float64), among=is_best == 1),
+        _avoiding(reward, is_best),
         onset=by_block.onset,
         steps=by_block.steps,
     )
+
+
+def _avoiding(reward: Floats, is_best: Floats) -> Ranking:
+    """Return how to choose responses with neither the best nor the lowest reward.
+
+    The mean rose with these: they avoid what is punished, and do not solve the task.
+    """
+    is_lowest = reward <= np.nanmin(reward) + SAME_REWARD
+    among = np.where(is_lowest, np.nan, 1 - is_best)
+    return Ranking(reward, among, unit="reward")
 
 
 def _joined(windows: Sequence[Window]) -> Window:
@@ -217,7 +227,7 @@ def grader_inconsistent(check: Check, run: Run) -> Result:
         by_block,
         (tested,),
         {"sets": equal.unequal_count, "of": equal.set_count},
-        Ranking(equal.spread, among=equal.is_unequal),
+        Ranking(equal.spread, where_known(equal.spread, equal.is_unequal)),
         severity=Severity.WARNING if _is_rule_based(run) else Severity.INFO,
     )
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from rlreport.check import means, progress, quantities
 from rlreport.check.check import REWARD, Check, Need, RiseOrShare
 from rlreport.check.curve import LEAST_LEVEL
-from rlreport.check.evidence import Ranking
+from rlreport.check.evidence import Ranking, beyond
 from rlreport.check.finding import Facts, Rank, Result, Severity
 from rlreport.check.judges.hacking import reward_hacking_token
 from rlreport.check.judges.length import length_hacking
@@ -147,7 +147,7 @@ def missing_grades(check: Check, run: Run) -> Result:
         [share, counted],
         facts,
         # The first responses show how it began.
-        Ranking(-run.step_index.astype(np.float64), among=missing),
+        Ranking(-run.step_index.astype(np.float64), missing),
         onset=int(steps[0]),
         until=last if last < run.steps[-1] else None,
         steps=steps[:MAX_STEPS].tolist(),
@@ -425,14 +425,20 @@ def _is_hacked(run: Run) -> bool:
 def _ranking(run: Run, groups: pd.DataFrame, kind: str) -> Ranking:
     """Select responses of the last groups that show what the title of this kind says of them."""
     # Kinds that are columns of ``groups``, too; the others tell of all groups of equal rewards.
-    column = kind if kind in ("solved", "best", "wrong") else "equal"
-    among = run.responses["group"].isin(groups.index[groups[column]]).to_numpy()
+    is_meant = groups[kind if kind in ("solved", "best", "wrong") else "equal"]
+    if kind == "mixed":
+        is_meant = groups["best"] | groups["wrong"]
+    if kind == "between":
+        is_meant = groups["equal"] & ~groups["best"] & ~groups["wrong"]
+    # Responses without a group, or alone in it, say nothing.
+    among = run.responses["group"].map(is_meant.astype(np.float64))
     return Ranking(
         run.column("reward"),
+        np.asarray(among, np.float64),
         highest=kind in ("solved", "best"),
         unit="reward",
-        among=among,
-        in_last_window=True,
+        # The share may have been high before; counts are those of the last groups.
+        in_last_window=kind != "share",
     )
 
 
@@ -494,8 +500,18 @@ def group_std_fall(check: Check, run: Run) -> Result:
         Severity.INFO if is_note else Severity.WARNING,
         [ratio],
         {"start": start, "end": end},
+        _with_small_std(run, ratio.bound * start),
         onset=fall_onset(curve),
     )
+
+
+def _with_small_std(run: Run, most: float) -> Ranking:
+    """Return how to choose responses of groups whose rewards have a std below ``most``."""
+    graded = run.responses.dropna(subset=["reward"])
+    rewards = graded.groupby("group")["reward"]
+    std = rewards.std(ddof=0)[rewards.size() > 1]
+    of_rows = np.asarray(run.responses["group"].map(std), np.float64)
+    return Ranking(of_rows, beyond(of_rows, "<", most), highest=False)
 
 
 @Check(
@@ -531,7 +547,11 @@ def sharpening(check: Check, run: Run) -> Result:
         "one_end": of_one.last,
     }
     onset = run.onset(run.by_step(pass_at_k))
-    return check.found(run, Severity.INFO, (), facts, onset=onset)
+    by_group = pd.Series(pass_at_k).groupby(run.responses["group"].to_numpy())
+    of_rows = np.asarray(by_group.transform("max"), np.float64)
+    is_never_right = beyond(of_rows, "<=", 0.0)
+    ranking = Ranking(of_rows, is_never_right, highest=False)
+    return check.found(run, Severity.INFO, (), facts, ranking, onset=onset)
 
 
 class _DroppedGroups(RiseOrShare):
@@ -647,7 +667,7 @@ def dropped_groups(check: Check, run: Run) -> Result:
         Severity.INFO if learns else Severity.WARNING,
         tested,
         facts,
-        Ranking(rewards, highest=False, unit="reward", among=dropped == 1),
+        Ranking(rewards, dropped, highest=False, unit="reward"),
         series=series,
         onset=run.onset(series),
     )

@@ -12,7 +12,8 @@ import pandas as pd
 from rlreport.check import means, progress, quantities
 from rlreport.check.check import REWARD, Check
 from rlreport.check.course import Course
-from rlreport.check.evidence import Ranking
+from rlreport.check.evidence import Ranking, beyond, nearer, where_known
+from rlreport.check.excerpts import structure_place
 from rlreport.check.finding import Facts, Finding, LogText, Rank, Result, Severity
 from rlreport.check.gain import gain_by_parts
 from rlreport.check.judges.diversity import distinct_loss
@@ -147,6 +148,7 @@ def _hacking_title(facts: Facts) -> str:
     of_reward=True,
     sampled=("share",),
     needs_also="response, and five steps or reference responses",
+    place=structure_place,
 )
 def reward_hacking_token(check: Check, run: Run) -> Result:
     """Find a text that spreads through responses, earns more reward, and is no answer format."""
@@ -226,11 +228,15 @@ def _text_finding(
     by_reference = kind not in ("often", "structure") and has_reference(run.tables)
     # Columns of the table: of the kind often, occurrences in a response instead of a share
     share = "often" if kind == "often" else "share"
+    # Most responses have a text of the kind often from the start: it now occurs more often.
+    before = float(top["often_first"]) if kind == "often" else 0.0
+    shown = text.rstrip("*")  # a stem ends with "*"
+    as_shown = counts if is_structure else _as_written(run, counts, shown)
     ranking = Ranking(
-        counts,
+        as_shown,
+        beyond(as_shown, ">", before),
         unit="occurrences",
-        among=counts > 0,
-        look_for="" if is_structure else text.rstrip("*"),  # a stem ends with "*"
+        look_for="" if is_structure else shown,
         at_end=kind == "closing",
     )
     result = check.found(
@@ -252,6 +258,28 @@ def _text_finding(
     )
     assert result.finding is not None
     return result.finding
+
+
+def _as_written(run: Run, counts: Floats, text: str) -> Floats:
+    """Return how often responses have a text as it is written, NaN if unknown, float64 (rows,).
+
+    The ``counts`` are of words without endings, of any number for another one, and of a sign that
+    may be repeated: what a response with only such a form has is not the text, nor does it lack
+    it. If no response that can be shown has the text as it is written, the counts are returned.
+    """
+    sample = run.tables.words
+    assert sample is not None
+    written = np.full(len(counts), np.nan)
+    has_texts = run.responses["has_texts"].to_numpy() == 1
+    wanted = text.lower()
+    for index in np.flatnonzero(has_texts[sample.rows]).tolist():
+        units = sample.units[sample.offsets[index] : sample.offsets[index + 1]]
+        response = "".join([sample.vocabulary[unit] for unit in units.tolist()])
+        times = " ".join(response.split()).lower().count(wanted)
+        row = sample.rows[index]
+        if (times > 0) == (counts[row] > 0):
+            written[row] = times
+    return written if (written > 0).any() else counts
 
 
 def _rewarded_texts(run: Run) -> pd.DataFrame:
@@ -381,6 +409,7 @@ def _format_title(facts: Facts) -> str:
     sampled=("share",),
     of_reward=True,
     trend=True,
+    place=structure_place,
 )
 def format_learned(check: Check, run: Run) -> Result:
     """Note a text in most responses that is a format, or that earns no more reward."""
@@ -465,8 +494,20 @@ def reward_part_dominance(check: Check, run: Run) -> Result:
         "of_gain": top.of_gain,
         "kind": "both" if np.isfinite(top.of_gain) else "variance",
     }
-    ranking = Ranking(parts[dominant])
+    ranking = _carried_by(run, parts[dominant], tested.bound)
     return check.found(run, Severity.INFO, [tested], facts, ranking)
+
+
+def _carried_by(run: Run, part: Floats, share: float) -> Ranking:
+    """Return how to choose responses that earn more than others of their step by a part alone.
+
+    At least the ``share`` of what they earn above the mean of their step comes from this part.
+    """
+    reward = run.column("reward")
+    above = reward - run.by_step(reward)[run.step_index]
+    of_part = part - run.by_step(part)[run.step_index]
+    is_carried = (above > progress.SAME_REWARD) & (of_part >= share * above)
+    return Ranking(of_part, where_known(above + of_part, is_carried))
 
 
 def _part_shares(run: Run, part: Floats) -> _PartShares:
@@ -545,7 +586,7 @@ class _WatchedRewardFall(Limits):
         "part_fell": "{part:quoted} falls from {best:short} to {end:short}",
     },
     why="The policy games or over-fits the reward that it is trained on.",
-    suggestion="Keep the checkpoint where it was best; raise the KL coefficient or fix the reward.",
+    suggestion="Raise the KL coefficient, or fix the reward.",
     advice=higher(SettingKind.KL),
     otherwise="Keep the checkpoint where it was best, and fix the reward.",
 )
@@ -579,7 +620,7 @@ def watched_reward_fall(check: Check, run: Run) -> Result:
     # Responses of validation are not among the training responses, of which examples are chosen.
     ranking = None
     if watched.quantity == "second_reward":
-        ranking = Ranking(run.column("valid_reward"), highest=False, unit="reward")
+        ranking = _lags_behind(run, watched, None if fell else trained)
     onset = None
     if fell:
         onset = fall_onset(watched.curve)
@@ -593,6 +634,17 @@ def watched_reward_fall(check: Check, run: Run) -> Result:
         series=series,
         onset=onset,
     )
+
+
+def _lags_behind(run: Run, watched: Course, trained: Course | None) -> Ranking:
+    """Return how to choose responses whose second reward fell, or did not rise with ``trained``."""
+    second = run.column("valid_reward")
+    among = nearer(second, watched.last.value, watched.top.value)
+    if trained is not None:
+        reward = run.column("reward")
+        is_gained = nearer(reward, trained.last.value, trained.first.value)
+        among = is_gained * beyond(second, "<=", watched.first.value)
+    return Ranking(second, among, highest=False, unit="reward")
 
 
 def _accuracy_fall(check: Check, run: Run, accuracy: Course) -> Result:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -13,7 +14,7 @@ from rlreport.check.check import KL, Check, mean_in, severity_of
 from rlreport.check.course import Course
 from rlreport.check.curve import Excursion, Level, excursion_of
 from rlreport.check.events import Event, EventKind
-from rlreport.check.evidence import Ranking
+from rlreport.check.evidence import Ranking, beyond
 from rlreport.check.finding import Facts, Onset, Rank, Result, Severity
 from rlreport.check.limits import Limit, LimitKind, Limits, Tested
 from rlreport.check.means import mean
@@ -21,6 +22,7 @@ from rlreport.check.prepared import Kind
 from rlreport.check.run import Run, once_per_run, onset_of
 from rlreport.check.series import Series
 from rlreport.check.settings import SettingKind, higher, lower, see
+from rlreport.figures.ragged import Floats
 from rlreport.text.messages import translatable
 
 TRL_KL = translatable(
@@ -104,9 +106,8 @@ _CLOSER = higher(SettingKind.KL) + lower(SettingKind.STEP_SIZE)
         "start": "KL to the reference is {kl:short} nats per response from the first step on",
         "start_token": "KL to the reference is {kl_token:short} nats per token from the first "
         "step on",
-        "ended": "KL to the reference rises to {kl:short} nats per response and comes back",
-        "ended_token": "KL to the reference rises to {kl_token:short} nats per token and comes "
-        "back",
+        "ended": "KL to the reference averages {kl:short} nats per response",
+        "ended_token": "KL to the reference averages {kl_token:short} nats per token",
     },
     why="Far from the reference policy, the reward model scores text unlike its training data. A "
     "KL that is high from the first step on means that the reference is another model.",
@@ -202,7 +203,12 @@ def _too_high(check: Check, run: Run, kl: _Kl, excursion: _Excursion) -> Result:
     ranking = None
     if KL.is_available(run):
         token = run.column("kl_max_position")
-        ranking = Ranking(run.column("kl_k1"), unit="nats", token=token)
+        ranking = Ranking(
+            run.column("kl_k1"),
+            _is_above(run, excursion.tested),
+            unit="nats",
+            token=token,
+        )
     severity = severity_of(stretch, excursion.severity)
     # What is high from the first step on and does not rise is no explosion.
     if kind == "start" and severity is Severity.CRITICAL:
@@ -238,6 +244,18 @@ def _mean_at(series: Series | None, level: Level) -> float:
     inside = (series.steps >= level.steps[0]) & (series.steps <= level.steps[1])
     usual = inside & ~np.isin(series.steps, level.without)
     return mean(series.values[usual])
+
+
+def _is_above(run: Run, tested: Sequence[Tested]) -> Floats:
+    """Return 1 for responses whose KL is above all limits that were crossed, float64 (rows,)."""
+    kl = run.column("kl_k1")
+    per_token = kl / np.fmax(run.column("response_tokens"), 1.0)
+    among = np.where(np.isfinite(kl), 1.0, np.nan)
+    for one in tested:
+        if one.met:
+            is_per_token = one.limit.key.endswith("_token")
+            among *= beyond(per_token if is_per_token else kl, ">", one.bound)
+    return among
 
 
 def _kind_of(kind: str, kl: _Kl) -> str:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from rlreport.check.check import REWARD, Check, Need
-from rlreport.check.evidence import Ranking
+from rlreport.check.evidence import Ranking, where_known
 from rlreport.check.finding import Rank, Result, Severity
 from rlreport.check.laws import (
     NOT_OBSERVED,
@@ -198,8 +198,8 @@ def label_lost(check: Check, run: Run) -> Result:
         {"share": mean(of.hit[by_block.rows & of.is_best]), "before": before},
         Ranking(
             run.column("reward"),
+            np.where(of.is_best, of.hit == 0, np.nan),
             unit="reward",
-            among=of.is_best & (of.hit == 0),
             at_end=True,
         ),
         severity=Severity.CRITICAL,
@@ -265,7 +265,10 @@ def label_reward_mismatch(check: Check, run: Run) -> Result:
             "low": mean(of.hit[rows & of.is_low]),
         },
         Ranking(
-            run.column("reward"), unit="reward", among=overpaid | unpaid, at_end=True
+            run.column("reward"),
+            np.where(of.is_best | of.is_low, overpaid | unpaid, np.nan),
+            unit="reward",
+            at_end=True,
         ),
     )
 
@@ -338,7 +341,12 @@ def rewards_shifted(check: Check, run: Run) -> Result:
             "share": here + mean(gains[is_judged]),
             "here": here,
         },
-        Ranking(run.column("reward"), unit="reward", among=gains == 1, at_end=True),
+        Ranking(
+            run.column("reward"),
+            where_known(gains, gains == 1),
+            unit="reward",
+            at_end=True,
+        ),
         severity=Severity.CRITICAL,
     )
 
@@ -448,6 +456,7 @@ def right_answers_unpaid(check: Check, run: Run) -> Result:
     )
     if not by_block.is_violated:
         return Result(tested=(tested,))
+    is_unpaid = (of.hit == 1) & (reward <= lowest + SAME_REWARD)
     return found_in_blocks(
         check,
         by_block,
@@ -457,7 +466,7 @@ def right_answers_unpaid(check: Check, run: Run) -> Result:
             "low": by_block.steps[0],
             "high": by_block.steps[-1],
         },
-        Ranking(of.hit, among=of.hit == 1, at_end=True),
+        Ranking(of.hit, where_known(of.hit, is_unpaid), at_end=True),
     )
 
 
@@ -510,9 +519,9 @@ def format_rewarded(check: Check, run: Run) -> Result:
         {"share": mean(of.hit[by_block.rows & of.is_low])},
         Ranking(
             run.column("reward"),
+            np.where(of.is_low, of.hit == 1, np.nan),
             highest=False,
             unit="reward",
-            among=of.is_low & (of.hit == 1),
             at_end=True,
         ),
         severity=Severity.INFO,

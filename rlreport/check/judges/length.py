@@ -6,8 +6,8 @@ import numpy as np
 
 from rlreport.check import means, progress, quantities
 from rlreport.check.check import LENGTH, REWARD, Check, RiseOrShare
-from rlreport.check.curve import LEAST_LEVEL, Curve
-from rlreport.check.evidence import Ranking
+from rlreport.check.curve import LEAST_LEVEL, Curve, Level
+from rlreport.check.evidence import Ranking, beyond
 from rlreport.check.finding import Fact, Facts, Rank, Result, Severity
 from rlreport.check.judges.metrics import is_clip_share_wrong, is_fall_disputed
 from rlreport.check.limits import EOS, Limit, LimitKind, Limits, Tested
@@ -120,9 +120,25 @@ def length_hacking(check: Check, run: Run) -> Result:
         Severity.WARNING,
         [ratio, pays],
         facts,
-        Ranking(length, unit=run.length_unit, at_end=True),
+        Ranking(
+            length,
+            _is_long_and_paid(run, length, ratio.bound * start),
+            unit=run.length_unit,
+            at_end=True,
+        ),
         onset=onset_of(curve),
     )
+
+
+def _is_long_and_paid(run: Run, length: Floats, least: float) -> Floats:
+    """Return 1 for responses that are long and earn more than the mean of their step, (rows,).
+
+    It is 0 for shorter ones, and NaN for long ones that earn less, which show nothing.
+    """
+    reward = run.column("reward")
+    is_paid = reward > run.by_step(reward)[run.step_index]
+    is_long = beyond(length, ">=", least)
+    return np.where((is_long == 1) & ~is_paid, np.nan, is_long)
 
 
 def correlation_with_reward(run: Run, length: Floats) -> tuple[float, float]:
@@ -279,7 +295,7 @@ def _all_empty(check: Check, run: Run) -> Result:
         Severity.CRITICAL,
         [stubs],
         {"kind": "empty", "since": int(run.steps[start])},
-        Ranking(run.column(run.length), highest=False, among=is_empty),
+        Ranking(run.column(run.length), is_empty, highest=False),
         onset=run.onset(share),
     )
 
@@ -329,10 +345,28 @@ def _shrunk(check: Check, run: Run) -> Result:
         Severity.INFO if is_disputed else Severity.WARNING,
         tested,
         facts,
-        Ranking(run.column(run.length), highest=False, unit=run.length_unit),
+        _shorter(run, length, series, top),
         series=series,
         onset=fall_onset(curve),
     )
+
+
+def _shorter(run: Run, length: Floats, series: Series, top: Level) -> Ranking:
+    """Return how to choose responses that are far shorter than those before the fall.
+
+    Args:
+        run: the run.
+        length: of each response, float64 (rows,), NaN for those to leave out.
+        series: the mean length by step, of responses or of the trainer.
+        top: its level before the fall.
+    """
+    before = top.value
+    if series.source == "metrics" and run.length != "response_tokens":
+        # The trainer counts tokens, of which the log knows nothing.
+        before = mean(length[run.window_of(top.steps).rows])
+    most = run.limits.value(_LengthCollapse.ratio) * before
+    among = beyond(length, "<", most)
+    return Ranking(length, among, highest=False, unit=run.length_unit)
 
 
 def _is_median_shorter(run: Run, length: Floats, curve: Curve) -> bool:
@@ -387,7 +421,7 @@ def _stubs(check: Check, run: Run) -> Result:
         Severity.WARNING if is_new_fault else Severity.INFO,
         [tested],
         facts,
-        Ranking(tokens, highest=False, unit=run.length_unit),
+        Ranking(tokens, is_stub, highest=False, unit=run.length_unit),
         onset=run.onset_beyond(series, tested.bound, is_share=True),
         until=None if excursion.lasts else excursion.steps[1],
     )
@@ -430,8 +464,8 @@ def missing_eos(check: Check, run: Run) -> Result:
         return check.judge_metric(run, "truncated")
     ranking = Ranking(
         run.column(run.length),
+        cut_off,
         unit=run.length_unit,
-        among=cut_off == 1,
         at_end=True,
     )
     result = check.judge_rows(run, cut_off, ranking=ranking)
@@ -526,4 +560,8 @@ def cut_texts(check: Check, run: Run) -> Result:
     tested = run.limits.test(_CutTexts.share, ">", share)
     if not tested.met:
         return Result(tested=(tested,))
-    return check.found(run, Severity.INFO, [tested], {"share": share, "most": largest})
+    lengths = run.column("response_chars")
+    among = beyond(lengths, ">=", NEARLY * largest)
+    ranking = Ranking(lengths, among, unit="characters", at_end=True)
+    facts = {"share": share, "most": largest}
+    return check.found(run, Severity.INFO, [tested], facts, ranking)

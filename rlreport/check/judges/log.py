@@ -124,11 +124,10 @@ def nan_metrics(check: Check, run: Run) -> Result:
         for nan in nans
         if nan.rows is not None and nan.severity is Severity.CRITICAL
     ]
-    if worst.rows is None:
-        ranking = Ranking(run.column("reward"), highest=False, unit="reward")
-    else:
+    ranking = None
+    if worst.rows is not None:
         # The first responses show how it began.
-        ranking = Ranking(-run.step_index.astype(np.float64), among=worst.rows)
+        ranking = Ranking(-run.step_index.astype(np.float64), worst.rows)
     facts: Facts = {
         **worst.facts,
         "since": worst.since,

@@ -14,6 +14,7 @@ from rlreport.check import means, parts, progress, quantities
 from rlreport.check.check import ANY_REWARD, LENGTH, Check, Need
 from rlreport.check.course import Course
 from rlreport.check.curve import LEAST_LEVEL, Curve, paired_z
+from rlreport.check.evidence import Ranking, beyond
 from rlreport.check.finding import Facts, Rank, Result, Severity
 from rlreport.check.limits import Limit, LimitKind, Limits, Tested
 from rlreport.check.means import mean
@@ -307,11 +308,14 @@ def constant_reward(check: Check, run: Run) -> Result:
     if not tested.met or is_best or was_before or _responses_differ(run, curve, start):
         return Result(tested=(tested,))
     since = int(curve.steps[start])
+    distance = np.abs(run.column("reward") - mean(level))
+    is_constant = beyond(distance, "<=", max(tested.bound * noise, SAME_REWARD))
     return check.found(
         run,
         Severity.WARNING,
         [tested],
         {"level": mean(level), "since": since},
+        Ranking(distance, is_constant, highest=False),
         series=reward,
         onset=since,
     )
@@ -401,11 +405,13 @@ def tiny_responses(check: Check, run: Run) -> Result:
     varies = run.has("reward") and means.spread(run) > SAME_REWARD
     if varies or not all(one.met for one in tested):
         return Result(tested=tuple(tested))
+    tokens = run.column("response_tokens")
     return check.found(
         run,
         Severity.WARNING,
         tested,
         {"tokens": usual, "reward": level},
+        Ranking(tokens, beyond(tokens, "<", tested[0].bound), highest=False),
         series=length,
         onset=run.from_start(),
     )

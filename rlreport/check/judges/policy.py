@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from rlreport.check import progress, quantities
 from rlreport.check.check import FAILURES, FALLS, LOGPROBS, Check
 from rlreport.check.curve import LEAST_LEVEL, Curve, Level
-from rlreport.check.evidence import Ranking
+from rlreport.check.evidence import Ranking, beyond
 from rlreport.check.finding import Facts, Rank, Result, Severity
 from rlreport.check.judges.kl import kl_is_high
 from rlreport.check.limits import Limit, LimitKind, Limits
@@ -33,18 +33,32 @@ class _Entropy(NamedTuple):
 
     series: Series
     curve: Curve
-    ranking: Ranking | None  # None without surprisals of responses
+    of_rows: Floats | None  # surprisal of each response, (rows,); None without
 
 
-def _entropy(run: Run, highest: bool) -> _Entropy | None:
-    """Return the entropy, with the ``highest`` (or lowest) responses as its examples."""
+def _entropy(run: Run) -> _Entropy | None:
+    """Return the entropy of a run, None if neither responses nor metrics tell it."""
     series = quantities.entropy(run)
     if series is None or series.curve is None or len(series.steps) < MIN_STEPS:
         return None
-    ranking = None
-    if LOGPROBS.is_available(run):
-        ranking = Ranking(run.column("surprisal_mean"), highest, "nats per token")
-    return _Entropy(series, series.curve, ranking)
+    of_rows = run.column("surprisal_mean") if LOGPROBS.is_available(run) else None
+    return _Entropy(series, series.curve, of_rows)
+
+
+def _low_entropy(surprisal: Floats | None, most: float) -> Ranking | None:
+    """Return how to choose responses whose mean surprisal is lower than ``most``."""
+    if surprisal is None:
+        return None
+    among = beyond(surprisal, "<", most)
+    return Ranking(surprisal, among, highest=False, unit="nats per token")
+
+
+def _high_entropy(surprisal: Floats | None, least: float) -> Ranking | None:
+    """Return how to choose responses whose mean surprisal is at least ``least``."""
+    if surprisal is None:
+        return None
+    among = beyond(surprisal, ">=", least)
+    return Ranking(surprisal, among, unit="nats per token")
 
 
 class _EntropyCollapse(Limits):
@@ -115,7 +129,7 @@ def _levels(start: Level, end: Level) -> Facts:
 )
 def entropy_collapse(check: Check, run: Run) -> Result:
     """Find that the entropy became a small part of what it was, and low."""
-    entropy = _entropy(run, highest=False)
+    entropy = _entropy(run)
     if entropy is None:
         return check.not_run(check.needs_also)
     curve = entropy.curve
@@ -135,7 +149,7 @@ def entropy_collapse(check: Check, run: Run) -> Result:
         Severity.INFO if is_harmless else Severity.WARNING,
         [share, floor],
         _levels(curve.top, curve.last),
-        entropy.ranking,
+        _low_entropy(entropy.of_rows, min(share.bound * start, floor.bound)),
         series=entropy.series,
         onset=fall_onset(curve),
     )
@@ -207,7 +221,7 @@ class _EntropyExplosion(Limits):
 )
 def entropy_explosion(check: Check, run: Run) -> Result:
     """Find that the entropy rose several times over while nothing was learned."""
-    entropy = _entropy(run, highest=True)
+    entropy = _entropy(run)
     if entropy is None:
         return check.not_run(check.needs_also)
     curve = entropy.curve
@@ -228,7 +242,7 @@ def entropy_explosion(check: Check, run: Run) -> Result:
         Severity.CRITICAL if has_lost else Severity.WARNING,
         [ratio, rise],
         _levels(*_levels_of_rise(curve)),
-        entropy.ranking,
+        _high_entropy(entropy.of_rows, max(ratio.bound * start, start + rise.bound)),
         series=entropy.series,
         onset=event_onset(event) or run.onset(entropy.series),
         until=curve.hump.until if curve.hump and not curve.climb else None,
@@ -281,19 +295,24 @@ def ratio_drift(check: Check, run: Run) -> Result:
     if not ratios:
         return check.not_run("old and new logprobs of the same tokens")
     figures = []
-    if "ratio" in ratios:
-        figures.append(LimitedFigure(_RatioDrift.low, "<", ratios["ratio"]))
-        figures.append(LimitedFigure(_RatioDrift.high, ">", ratios["ratio"]))
-    if "outside" in ratios:
-        figures.append(LimitedFigure(_RatioDrift.outside, ">", ratios["outside"]))
+    ratio = ratios.get("ratio")
+    if ratio is not None:
+        of_rows = run.column("ratio_mean")
+        figures.append(LimitedFigure(_RatioDrift.low, "<", ratio, of_rows))
+        figures.append(LimitedFigure(_RatioDrift.high, ">", ratio, of_rows))
+    outside = ratios.get("outside")
+    if outside is not None:
+        of_rows = run.column("ratio_outside")
+        figures.append(
+            LimitedFigure(_RatioDrift.outside, ">", outside, of_rows, "of tokens")
+        )
     facts: Facts = {
         "ratio": np.nan,
         "outside": np.nan,
         "kind": _kind_of_ratios(ratios),
         "series_from": next(iter(ratios.values())).source,
     }
-    ranking = Ranking(run.column("ratio_outside"), unit="of tokens")
-    return check.judge_figures(run, figures, ranking, ratios, **facts)
+    return check.judge_figures(run, figures, ratios, facts=facts)
 
 
 def _kind_of_ratios(ratios: Mapping[str, Series]) -> str:

@@ -10,7 +10,7 @@ import pandas as pd
 
 from rlreport.check import means
 from rlreport.check.check import Check
-from rlreport.check.evidence import Ranking
+from rlreport.check.evidence import Ranking, nearer
 from rlreport.check.finding import Facts, Rank, Result, Severity
 from rlreport.check.limits import Limit, LimitKind, Limits, Tested
 from rlreport.check.means import mean
@@ -161,15 +161,15 @@ def _finding(
     }
     of_source = np.where(sources.is_from(worst.source), worst.figure.values, np.nan)
     is_higher = worst.value > worst.others
-    is_affected = np.isfinite(of_source)
-    if worst.figure.is_share:
-        is_affected = of_source == 1
+    is_affected = of_source
+    if not worst.figure.is_share:
+        is_affected = nearer(of_source, worst.value, worst.others)
     return check.found(
         run,
         Severity.WARNING,
         [test],
         facts,
-        Ranking(of_source, highest=is_higher, among=is_affected),
+        Ranking(of_source, is_affected, is_higher),
         onset=run.onset(run.by_step(of_source)) or run.from_start(),
     )
 

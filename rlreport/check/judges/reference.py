@@ -8,7 +8,7 @@ import numpy as np
 
 from rlreport.check import quantities
 from rlreport.check.check import FALLS, KL, Check, Need
-from rlreport.check.evidence import Ranking
+from rlreport.check.evidence import Ranking, beyond
 from rlreport.check.finding import Facts, Rank, Result, Severity
 from rlreport.check.laws import (
     LEAST_ROWS,
@@ -98,7 +98,7 @@ def reference_is_policy(check: Check, run: Run) -> Result:
         blocks,
         (tested,),
         {"kind": "rollouts", "share": mean(is_same[blocks.rows])},
-        Ranking(largest, highest=False, unit="nats", among=is_same == 1),
+        Ranking(largest, is_same, highest=False, unit="nats"),
     )
 
 
@@ -225,15 +225,19 @@ def _first_responses(check: Check, run: Run) -> Result:
     if not tested.met:
         return Result(tested=(tested,))
     facts: Facts = {"kind": limit.key, "kl": level, "first": first.steps[0]}
-    is_first = np.zeros(len(kl), bool)
-    is_first[first.rows] = True
     return check.found(
         run,
         Severity.WARNING,
         [tested],
         facts,
-        Ranking(kl, unit="nats", token=run.column("kl_max_position"), among=is_first),
+        Ranking(
+            kl,
+            beyond(kl if limit.key == "response" else kl / tokens, ">", tested.bound),
+            unit="nats",
+            token=run.column("kl_max_position"),
+        ),
         onset=run.from_start(),
+        steps=first.steps,
     )
 
 

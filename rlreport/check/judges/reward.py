@@ -15,7 +15,7 @@ from rlreport.check.check import ANY_REWARD, REF_REWARD, REWARD, Check
 from rlreport.check.course import Course
 from rlreport.check.curve import CHANGED_Z, paired_z, read_curve
 from rlreport.check.events import Event
-from rlreport.check.evidence import Ranking
+from rlreport.check.evidence import Ranking, beyond, nearer
 from rlreport.check.finding import (
     REFERENCE_REWARD,
     Fact,
@@ -186,10 +186,12 @@ def _fall(run: Run) -> Result:
             return Result()
         return _judge_dip(check, run, course, course.curve.valley)
     facts: Facts = {**quantities.levels_of(course), "kind": "fell"}
+    best = course.top.value
     end = course.last.value
     onset = onset_of(course.curve)
     z = abs(course.curve.changed or 0.0)
     if fall is not None:
+        best = fall.before
         onset = event_onset(fall)
         z = abs(fall.z or z)
     if death is not None:
@@ -211,10 +213,16 @@ def _fall(run: Run) -> Result:
         severity,
         [lost, is_sure],
         {**facts, **(explained or {})},
-        Ranking(run.column("reward"), highest=False, unit="reward"),
+        _fallen(run, best, end),
         series=quantities.reward(run),
         onset=onset,
     )
+
+
+def _fallen(run: Run, before: float, end: float) -> Ranking:
+    """Return how to choose responses with a reward nearer to ``end`` than to that before."""
+    reward = run.column("reward")
+    return Ranking(reward, nearer(reward, end, before), highest=False, unit="reward")
 
 
 def _is_below_start(course: Course) -> bool:
@@ -299,11 +307,12 @@ def _judge_dip(check: Check, run: Run, course: Course, valley: Event) -> Result:
     inside = (course.steps >= valley.onset) & (course.steps <= valley.until)
     count = int(np.count_nonzero(inside))
     lasted = run.limits.test(RewardCollapse.dip, ">", count / len(course.steps))
+    low = course.curve.lowest_in((valley.onset, valley.until)).value
     facts: Facts = {
         **quantities.levels_of(course),
         "kind": "dip",
         "best": valley.before,
-        "low": course.curve.lowest_in((valley.onset, valley.until)).value,
+        "low": low,
         "since": valley.onset,
         "until": valley.until,
     }
@@ -313,7 +322,7 @@ def _judge_dip(check: Check, run: Run, course: Course, valley: Event) -> Result:
         Severity.WARNING if is_long else Severity.INFO,
         [lasted],
         facts,
-        Ranking(run.column("reward"), highest=False, unit="reward"),
+        _fallen(run, valley.before, low),
         series=quantities.reward(run),
         onset=event_onset(valley),
         until=valley.until,
@@ -450,9 +459,9 @@ def _are_other_texts(length: Change | None, finished: Change | None) -> bool:
         "{losses:percent}.",
     },
     why="The run spent its compute, but the policy is no better by the reward it was trained on.",
-    suggestion="Try easier prompts, a higher learning rate or a lower KL coefficient.",
+    suggestion="Try a higher learning rate, and prompts that are solved sometimes, but not always.",
     advice=also(*higher(SettingKind.STEP_SIZE)),
-    before_setting="Try easier prompts.",
+    before_setting="Choose prompts that are solved sometimes, but not always.",
     source=RL_BOARD,
     of_reward=True,
 )
@@ -471,8 +480,18 @@ def reward_stalled(check: Check, run: Run) -> Result:
         facts = _facts_against_reference(end[np.isfinite(end)])
     if facts is None:
         return Result()
-    by = gap if np.isfinite(gap).any() else run.column("reward")
-    return check.found(run, Severity.INFO, (), facts, Ranking(by, highest=False))
+    return check.found(run, Severity.INFO, (), facts, _not_better(run, facts))
+
+
+def _not_better(run: Run, facts: Facts) -> Ranking:
+    """Return how to choose responses that earn no more than the first, or than the reference."""
+    by = run.column("reward")
+    level = facts.get("start")
+    if facts["kind"] == "reference":
+        by = run.column("reward_gap")
+        level = 0.0
+    assert isinstance(level, float)
+    return Ranking(by, beyond(by, "<=", level), highest=False)
 
 
 def _has_reason(run: Run) -> bool:
@@ -581,7 +600,12 @@ def reward_shift(check: Check, run: Run) -> Result:
         Severity.INFO if changed else Severity.WARNING,
         [z, large],
         {**facts, **(changed or {})},
-        Ranking(reward, highest=size > 0, unit=unit),
+        Ranking(
+            reward,
+            nearer(reward, jump.after, jump.before),
+            highest=size > 0,
+            unit=unit,
+        ),
         onset=step,
     )
 

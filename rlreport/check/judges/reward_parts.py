@@ -9,13 +9,14 @@ import numpy as np
 from rlreport.check import means, parts, quantities
 from rlreport.check.check import ANY_REWARD, Check
 from rlreport.check.events import Event
-from rlreport.check.evidence import Ranking
+from rlreport.check.evidence import Ranking, nearer
 from rlreport.check.finding import Facts, LogText, Onset, Rank, Result, Severity
 from rlreport.check.gain import VALIDATION, Gain, GainPart, UnearnedGain, gain_by_parts
 from rlreport.check.limits import Limit, LimitKind, Limits
 from rlreport.check.run import Run, event_onset, onset_of
 from rlreport.check.series import Series
 from rlreport.check.settings import SettingKind, also, enabled, see
+from rlreport.figures.ragged import Floats
 from rlreport.text.messages import format_message, message, translatable
 
 # What did not rise with the reward: (whether it is a part, whether it fell) -> clause
@@ -53,10 +54,15 @@ def _unearned_statement(facts: Facts) -> str:
     """Return the clause of the verdict."""
     if facts["right"] is None:
         return translatable(
-            "the gain is {parts:quoted}, while validation does not rise"
+            "{share:percent} of the gain is {parts:quoted}, while validation hardly rises"
+        )
+    if facts["right_fell"]:
+        return translatable(
+            "{share:percent} of the gain is {parts:quoted}, while {right:quoted} falls to "
+            "{right_end:short}"
         )
     return translatable(
-        "the gain is {parts:quoted}, while {right:quoted} does not rise"
+        "{share:percent} of the gain is {parts:quoted}, while {right:quoted} hardly rises"
     )
 
 
@@ -106,10 +112,18 @@ def unearned_gain(check: Check, run: Run) -> Result:
         Severity.INFO if gain.is_format else Severity.WARNING,
         [tested],
         _facts_of_gain(gain),
-        None if logged is None else Ranking(logged),
+        None if logged is None else _risen(logged, series),
         series=series,
         onset=_climb_onset(series),
     )
+
+
+def _risen(part: Floats, series: Series) -> Ranking | None:
+    """Return how to choose responses with a part nearer to its last than to its first level."""
+    curve = series.curve
+    if curve is None:
+        return None
+    return Ranking(part, nearer(part, curve.last.value, curve.first.value))
 
 
 def _facts_of_gain(gain: Gain) -> Facts:
@@ -202,7 +216,8 @@ def part_falls(check: Check, run: Run) -> Result:
     ranking = None
     logged = parts.of_rollouts(run).get(worst.part)
     if logged is not None:
-        ranking = Ranking(logged, highest=False)
+        is_low = nearer(logged, worst.end, worst.start)
+        ranking = Ranking(logged, is_low, highest=False)
     return check.found(
         run,
         Severity.WARNING,

@@ -10,7 +10,7 @@ import numpy as np
 
 from rlreport.check import means, quantities
 from rlreport.check.check import FAILURES, FALLS, KL, Check, Need
-from rlreport.check.evidence import Ranking
+from rlreport.check.evidence import Ranking, beyond, where_known
 from rlreport.check.finding import Fact, Facts, Rank, Result, Severity
 from rlreport.check.fit import deviate
 from rlreport.check.laws import Bools, Figure, figures_by_block
@@ -164,19 +164,26 @@ def engine_mismatch(check: Check, run: Run) -> Result:
     for limit in (limits.k3, limits.prob, limits.ratio, limits.lagged):
         series = quantities.figure_of(run, f"mismatch_{limit.key}", weights)
         if series is not None:
-            figures.append(LimitedFigure(limit, ">", series))
+            figures.append(_figure(run, limit, series))
     shown = {figure.limit.key: figure.series for figure in figures}
-    ranking = Ranking(run.column("mismatch_k3"), unit="nats per token")
     clear = [figure for figure in figures if _is_clear(run, figure)]
-    result = check.judge_figures(run, clear, ranking, shown)
+    result = check.judge_figures(run, clear, shown)
     found = result.finding
     if found is not None and found.severity is not Severity.INFO:
         return result
-    single = _single_steps(check, run, figures, ranking)
+    single = _single_steps(check, run, figures)
     if single is None or single.finding is None:
         return result
     is_more = found is None or single.finding.severity is not Severity.INFO
     return single if is_more else result
+
+
+def _figure(run: Run, limit: Limit[float], series: Series) -> LimitedFigure:
+    """Return a disagreement with its limit and, if responses have it, its value in each."""
+    column = f"mismatch_{limit.key}"
+    of_rows = run.column(column) if run.has(column) else None
+    unit = "nats per token" if limit.key == "k3" else ""
+    return LimitedFigure(limit, ">", series, of_rows, unit)
 
 
 # A figure is beyond its limit by this part of it, and by this many standard errors: one around its
@@ -215,7 +222,7 @@ _MOST_NAMED = 4
 
 
 def _single_steps(
-    check: Check, run: Run, figures: Sequence[LimitedFigure], ranking: Ranking
+    check: Check, run: Run, figures: Sequence[LimitedFigure]
 ) -> Result | None:
     """Return that single steps are far beyond a limit, None if no step is.
 
@@ -242,13 +249,12 @@ def _single_steps(
         }
         if figure.series.source == "metrics":
             facts["series_from"] = "metrics"
-        in_step = np.isin(run.responses["step"].to_numpy(), steps)
         return check.found(
             run,
             Severity.WARNING if is_repeated else Severity.INFO,
             [most, often] if is_repeated else [most],
             facts,
-            ranking._replace(among=in_step),
+            _far_responses(run, figure),
             onset=int(steps[0]),
             until=None if is_repeated else int(steps[-1]),
             steps=steps.tolist(),
@@ -261,16 +267,24 @@ LEAST_TIMES = 2
 
 
 def _far_beyond(run: Run, figure: LimitedFigure) -> tuple[Bools, Floats]:
-    """Return at which values a figure is far beyond its limit, and each as a multiple of it, (S,).
-
-    A ratio is 1 where both agree: its difference from 1 is compared.
-    """
+    """Return where a figure is far beyond its limit, and its multiples of that, both (S,)."""
     agreement = _agreement(figure)
     room = run.limits.value(figure.limit) - agreement
     if room <= 0:
         return np.zeros(len(figure.series.values), bool), figure.series.values
     excess = (figure.series.values - agreement) / room
     return excess > run.limits[_EngineMismatch].times, excess
+
+
+def _far_responses(run: Run, figure: LimitedFigure) -> Ranking | None:
+    """Return how to choose responses that are far beyond a limit, None without their figure."""
+    if figure.of_rows is None:
+        return None
+    agreement = _agreement(figure)
+    room = run.limits.value(figure.limit) - agreement
+    bound = agreement + run.limits[_EngineMismatch].times * room
+    among = beyond(figure.of_rows, ">", bound)
+    return Ranking(figure.of_rows, among, unit=figure.unit)
 
 
 def _largest_in(series: Series, steps: Ints) -> float:
@@ -320,13 +334,12 @@ class _OffPolicyWeights(Limits):
 def off_policy_weights(check: Check, run: Run) -> Result:
     """Find that importance weights of whole responses vary too much."""
     limits = _OffPolicyWeights
-    ranking = Ranking(np.abs(run.column("log_weight")), unit="nats")
     if not run.has("log_weight"):
         ess = quantities.figure_of(run, "ess")
         if ess is None:
             return Result()
         figure = LimitedFigure(limits.ess, "<", ess)
-        return check.judge_figures(run, [figure], ranking, {"ess": ess})
+        return check.judge_figures(run, [figure], {"ess": ess})
     weight = sequence_weights(run.column("log_weight"))
     mean = run.by_step(weight)
     mean_square = run.by_step(weight**2)
@@ -344,7 +357,13 @@ def off_policy_weights(check: Check, run: Run) -> Result:
         LimitedFigure(limits.std, ">", shown["std"]),
         LimitedFigure(limits.chi2, ">", shown["chi2"]),
     ]
-    return check.judge_figures(run, figures, ranking, shown)
+    # A weight alone has no spread: far from 1 is what the limits of their mean call so.
+    is_low = weight < run.limits[limits].low
+    is_far = is_low | (weight > run.limits[limits].high)
+    ranking = Ranking(
+        np.abs(run.column("log_weight")), where_known(weight, is_far), unit="nats"
+    )
+    return check.judge_figures(run, figures, shown, ranking)
 
 
 class _StaleRollouts(Limits):
@@ -376,9 +395,9 @@ def stale_rollouts(check: Check, run: Run) -> Result:
     lag = quantities.figure_of(run, "lag")
     if lag is None:
         return Result()
-    figure = LimitedFigure(_StaleRollouts.lag, ">", lag)
-    ranking = Ranking(run.column("lag"), unit="steps")
-    return check.judge_figures(run, [figure], ranking, {"lag": lag})
+    of_rows = run.column("lag") if run.has("lag") else None
+    figure = LimitedFigure(_StaleRollouts.lag, ">", lag, of_rows, "steps")
+    return check.judge_figures(run, [figure], {"lag": lag})
 
 
 class _NegativeKl(Limits):
@@ -459,7 +478,7 @@ def negative_kl(check: Check, run: Run) -> Result:
         Severity.WARNING,
         tested,
         {"kind": kind, "kl": level, "share": share},
-        Ranking(kl, highest=False, unit=f"nats per {kind}", among=kl < 0),
+        Ranking(kl, beyond(kl, "<", 0.0), highest=False, unit=f"nats per {kind}"),
         onset=dated or blocks.onset,
         until=blocks.until,
         steps=blocks.steps,

@@ -13,6 +13,7 @@ import numpy as np
 from rlreport.check import means, progress
 from rlreport.check.check import RESPONSE, Check
 from rlreport.check.evidence import Ranking
+from rlreport.check.excerpts import garbled_place
 from rlreport.check.finding import Facts, Rank, Result, Severity
 from rlreport.check.laws import (
     NOT_OBSERVED,
@@ -84,6 +85,7 @@ def _garbled_title(facts: Facts) -> str:
     advice=see(SettingKind.TEMPERATURE),
     rules_out=higher(SettingKind.TEMPERATURE),
     explains=("language_drift", "diversity_collapse", "length_collapse"),
+    place=garbled_place,
 )
 def garbled(check: Check, run: Run) -> Result:
     """Find that many responses have text that no language and no tokenizer writes."""
@@ -116,7 +118,7 @@ def garbled(check: Check, run: Run) -> Result:
         found,
         (tested,),
         facts,
-        Ranking(is_garbled, among=is_garbled == 1),
+        Ranking(is_garbled, is_garbled),
         severity=Severity.INFO if is_of_model else Severity.WARNING,
     )
 
@@ -198,15 +200,15 @@ def copied_responses(check: Check, run: Run) -> Result:
         return Result()
     largest = float(np.nanmax(found.values))
     tested = run.limits.test(_CopiedResponses.share, ">", largest)
-    is_shown = found.rows & (is_copy == 1)
-    if not found.is_violated or _is_certain(run, is_shown, since=found.since_first):
+    is_found = found.rows & (is_copy == 1)
+    if not found.is_violated or _is_certain(run, is_found, since=found.since_first):
         return Result(tested=(tested,))
     return found_in_blocks(
         check,
         found,
         (tested,),
         {"share": mean(is_copy[found.rows]), "chars": int(limits.chars)},
-        Ranking(run.column("response_chars"), unit="characters", among=is_shown),
+        Ranking(run.column("response_chars"), is_copy, unit="characters"),
     )
 
 
@@ -317,7 +319,7 @@ def answers_other_prompt(check: Check, run: Run) -> Result:
         found,
         (tested,),
         {"share": mean(at_other)},
-        Ranking(at_other, among=at_other == 1),
+        Ranking(at_other, at_other),
         severity=Severity.CRITICAL if found.since_first else Severity.INFO,
     )
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from rlreport.check.check import FALLS, REWARD, Check, Need
-from rlreport.check.evidence import Ranking
+from rlreport.check.evidence import Ranking, beyond, where_known
 from rlreport.check.finding import Facts, Rank, Result, Severity
 from rlreport.check.laws import (
     LEAST_ROWS,
@@ -19,7 +19,7 @@ from rlreport.check.laws import (
     found_in_blocks,
     judge_ratio,
 )
-from rlreport.check.limits import Limit, LimitKind, Limits
+from rlreport.check.limits import Limit, LimitKind, Limits, Tested
 from rlreport.check.means import median
 from rlreport.check.run import Run
 from rlreport.check.settings import SettingKind, see
@@ -115,8 +115,19 @@ def reward_not_trained(check: Check, run: Run) -> Result:
         blocks,
         tested,
         {"kind": kind, "correlation": worst},
-        Ranking(np.abs(trained - reward), among=is_judged & blocks.rows),
+        Ranking(np.abs(trained - reward), _against(run, reward, trained)),
     )
+
+
+def _against(run: Run, reward: Floats, trained: Floats) -> Floats:
+    """Return 1 for responses that earn more than their step's mean, but are trained on less.
+
+    It is 0 for the others with both figures, and NaN for the rest, float64 (rows,).
+    """
+    of_step = run.step_index
+    above = reward - run.by_step(reward)[of_step]
+    trained_above = trained - run.by_step(trained)[of_step]
+    return where_known(above + trained_above, (above > 0) & (trained_above <= 0))
 
 
 def _partial_correlation(y: Floats, x: Floats, other: Floats) -> tuple[float, float]:
@@ -179,7 +190,7 @@ def mask_covers_environment(check: Check, run: Run) -> Result:
         run,
         (environment, trained),
         _MaskCoversEnvironment.share,
-        Ranking(environment, unit=translatable("tokens"), among=environment > 0),
+        Ranking(environment, beyond(environment, ">", 0), unit=translatable("tokens")),
     )
 
 
@@ -226,7 +237,7 @@ def eos_not_sampled(check: Check, run: Run) -> Result:
         run,
         (is_put, np.where(np.isfinite(logp), 1.0, np.nan)),
         _EosNotSampled.share,
-        Ranking(logp, highest=False, unit="nats", among=is_put == 1, at_end=True),
+        Ranking(logp, is_put, highest=False, unit="nats", at_end=True),
         facts=typical_logp,
     )
 
@@ -258,7 +269,7 @@ def tokens_are_not_text(check: Check, run: Run) -> Result:
         run,
         (differs, np.where(np.isfinite(fits), 1.0, np.nan)),
         _TokensAreNotText.share,
-        Ranking(differs, among=fits == 0),
+        Ranking(differs, differs),
         severity=Severity.INFO,
     )
 
@@ -305,7 +316,7 @@ def improbable_duplicates(check: Check, run: Run) -> Result:
         Severity.INFO,
         [tested],
         {"pairs": pairs, "logp": median(logp[is_equal])},
-        Ranking(logp, highest=False, unit="nats", among=is_equal),
+        Ranking(logp, is_equal, highest=False, unit="nats"),
         onset=int(steps[first]),
         steps=np.unique(steps[is_equal]).tolist(),
     )
@@ -373,9 +384,26 @@ def temperature(check: Check, run: Run) -> Result:
         blocks,
         tested,
         {"slope": level},
-        Ranking(run.column("mismatch_k3"), among=is_known),
+        _of_slope(run, sums, tested, is_high=level > 1),
         severity=Severity.INFO,
     )
+
+
+def _of_slope(
+    run: Run, sums: Sequence[Floats], tested: tuple[Tested, Tested], *, is_high: bool
+) -> Ranking:
+    """Return how to choose responses whose own rare tokens have such a slope."""
+    count, sampler, trainer, square, product = sums
+    tokens = np.where(count > 1, count, np.nan)
+    variance = square - sampler**2 / tokens
+    covariance = product - sampler * trainer / tokens
+    unknown = np.full(len(tokens), np.nan)
+    slopes = np.divide(covariance, variance, out=unknown, where=variance > 0)
+    low, high = tested
+    among = (
+        beyond(slopes, ">", high.bound) if is_high else beyond(slopes, "<", low.bound)
+    )
+    return Ranking(run.column("mismatch_k3"), among)
 
 
 def _slope(sums: Sequence[Floats], rows: Bools) -> float:
