@@ -27,7 +27,8 @@ def levels(values: str) -> Floats:
     for pair in values.split(", "):
         step, value = pair.split(": ")
         known[int(step)] = float(value)
-    return np.interp(np.arange(STEPS), [*known], [*known.values()])
+    steps = np.arange(STEPS)
+    return np.interp(steps, [*known], [*known.values()])
 
 
 def jump(at: int, before: float, after: float) -> Floats:

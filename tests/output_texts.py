@@ -72,10 +72,13 @@ def lines_of_markdown(text: str) -> list[str]:
 
 def tables_of_markdown(text: str) -> Iterator[tuple[str, list[str]]]:
     """Yield name and cells of the key figures."""
-    for line in text.replace("\\", "").replace("\N{NO-BREAK SPACE}", " ").splitlines():
-        cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
-        if line.startswith("|") and len(cells) == 4 and re.search(r"\d", cells[3]):
-            yield cells[0], cells[1:]
+    plain = text.replace("\\", "").replace("\N{NO-BREAK SPACE}", " ")
+    for line in plain.splitlines():
+        if line.startswith("| "):
+            row = line.strip("| ").split(" |")
+            name, *cells = [cell.strip() for cell in row]
+            if len(cells) == 3 and re.search(r"\d", cells[-1]):
+                yield name, cells
 
 
 def charts_of_markdown(text: str) -> Iterator[tuple[str, list[int], list[float]]]:
@@ -130,12 +133,6 @@ def tiles_of_page(page: str) -> Iterator[Tile]:
             yield Tile(name, html.unescape(text), exact, steps)
 
 
-class Cells(NamedTuple):
-    """A row of a table: column -> (text, exact value or "")."""
-
-    cells: dict[str, tuple[str, str]]
-
-
 def rows_of_table(page: str, name: str) -> Iterator[dict[str, str]]:
     """Yield the rows of a table as column -> text."""
     pattern = rf'<table\b(?:(?!</table>).)*?data-key="{name}".*?</table>'
@@ -147,10 +144,13 @@ def rows_of_table(page: str, name: str) -> Iterator[dict[str, str]]:
     body = table.partition("<tbody>")[2]
     for row in re.findall(r"<tr\b.*?</tr>", body, re.DOTALL):
         cells = re.findall(r"<td\b[^>]*>(.*?)</td>", row, re.DOTALL)
-        texts = [
-            html.unescape(_TAG.sub("", _HIDDEN.sub("", cell))).strip() for cell in cells
-        ]
+        texts = [_text(cell) for cell in cells]
         yield dict(zip(keys, texts, strict=False))
+
+
+def _text(markup: str) -> str:
+    plain = _TAG.sub("", _HIDDEN.sub("", markup))
+    return html.unescape(plain).strip()
 
 
 def events_of_page(page: str) -> Iterator[tuple[str, str, float]]:

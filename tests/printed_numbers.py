@@ -113,7 +113,8 @@ def _claims_of_clause(clause: str, where: str) -> Iterator[Claim]:
             ):
                 found[-1] = found[-1]._replace(steps=steps)
                 # "from 0.7 to 0.1 in steps 22–34": both are levels of this stretch.
-                if len(found) > 1 and found[-2].steps is None and steps[0] < steps[1]:
+                is_stretch = steps[0] < steps[1] and len(found) > 1
+                if is_stretch and found[-2].steps is None:
                     found[-2] = found[-2]._replace(steps=steps)
         elif quantity and kind == "times":
             found.append(Claim(quantity, match["times"], None, "", place))
@@ -162,11 +163,15 @@ def whole(text: str) -> int:
     return int(text.replace(",", ""))
 
 
+def _plain(text: str) -> str:
+    """Return a printed number as Python writes it, without its percent or multiplication sign."""
+    number = text.removeprefix("×").rstrip("%").strip()
+    return number.replace(",", "").replace("−", "-")
+
+
 def value_of(text: str) -> float:
     """Return the value of a printed number."""
-    plain = (
-        text.replace(",", "").replace("−", "-").rstrip("%").removeprefix("×").strip()
-    )
+    plain = _plain(text)
     power = re.fullmatch(r"(.+) × 10([⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+)", plain)
     if power:
         exponent = power[2].translate(str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789"))
@@ -176,9 +181,7 @@ def value_of(text: str) -> float:
 
 def precision(text: str) -> float:
     """Return half a unit of the last printed digit."""
-    plain = (
-        text.replace(",", "").replace("−", "-").rstrip("%").removeprefix("×").strip()
-    )
+    plain = _plain(text)
     scale = 1.0
     power = re.match(r"(.+?)(?:e(-?\d+)| × 10([⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+))$", plain)
     if power:
@@ -232,9 +235,8 @@ class Truth:
     def mean(
         self, quantity: str, steps: tuple[int, int], without: Iterable[int] = ()
     ) -> float:
-        values = self.series[quantity]
-        inside = (values.index >= steps[0]) & (values.index <= steps[1])
-        return float(values[inside & ~values.index.isin(list(without))].mean())
+        level = {"steps": steps, "without": list(without)}
+        return _mean(self.series[quantity], level)
 
     def events(self, quantity: str) -> list[dict[str, Any]]:
         return list(self.courses[quantity]["events"])
@@ -296,24 +298,20 @@ class Truth:
         kl = self.series["kl"]
         length = self.series["length"].reindex(kl.index)
         other = kl / length if self.unit_of_kl == "response" else kl * length
-        for steps, without in self._stretches(claim):
-            inside = (kl.index >= steps[0]) & (kl.index <= steps[1])
-            usual = inside & ~kl.index.isin(list(without))
-            if is_printed(float(other[usual].mean()), claim.text):
-                return True
-        return False
+        means = [_mean(other, level) for level in self._stretches(claim)]
+        return any(is_printed(mean, claim.text) for mean in means)
 
-    def _stretches(self, claim: Claim) -> list[tuple[tuple[int, int], tuple[int, ...]]]:
+    def _stretches(self, claim: Claim) -> list[dict[str, Any]]:
+        """Return the levels of which a claim may be, and the steps that it names as another."""
+        levels = list(self.levels(claim.quantity).values())
         if claim.steps is not None:
-            width = self._width(claim.quantity)
-            ends = range(claim.steps[0], claim.steps[1] - width + 2)
-            return [(claim.steps, ()), *(((at, at + width - 1), ()) for at in ends)]
-        levels = self.levels(claim.quantity).values()
-        return [(tuple(one["steps"]), tuple(one.get("without", ()))) for one in levels]
+            levels.append({"steps": claim.steps})
+        return levels
 
     def _width(self, quantity: str) -> int:
         """Return how many values a level has."""
-        return max(3, min(10, int(len(self.series[quantity]) / 20 + 0.5)))
+        twentieth = int(len(self.series[quantity]) / 20 + 0.5)
+        return max(3, min(10, twentieth))
 
     def _is_level(self, claim: Claim) -> bool:
         values = [level["value"] for level in self.levels(claim.quantity).values()]
@@ -342,8 +340,10 @@ class Truth:
                 values = [event["before"], *self._extremes(claim.quantity, steps)]
                 if any(v is not None and is_printed(v, claim.text) for v in values):
                     return True
-        if steps[0] == steps[1] and steps[0] in self.series[claim.quantity].index:
-            return is_printed(float(self.series[claim.quantity][steps[0]]), claim.text)
+        logged = self.series[claim.quantity]
+        first, last = steps
+        if first == last and first in logged.index:
+            return is_printed(float(logged[first]), claim.text)
         return False
 
     def _extremes(self, quantity: str, steps: tuple[int, int]) -> list[float]:
@@ -353,11 +353,11 @@ class Truth:
         has.
         """
         levels = self.levels(quantity)
-        values = self.series[quantity]
-        inside = values[(values.index >= steps[0]) & (values.index <= steps[1])]
-        means = inside.rolling(min(self._width(quantity), len(inside))).mean()
+        values = self.series[quantity].loc[steps[0] : steps[1]]
+        means = values.rolling(min(self._width(quantity), len(values))).mean()
+        extremes = {"lowest": means.min(), "highest": means.max()}
         found = []
-        for name, extreme in (("lowest", means.min()), ("highest", means.max())):
+        for name, extreme in extremes.items():
             low, high = levels[name]["steps"]
             is_there = steps[0] <= low and high <= steps[1]
             found.append(levels[name]["value"] if is_there else float(extreme))
@@ -367,6 +367,14 @@ class Truth:
         levels = self.levels(claim.quantity)
         first = levels["first"]["value"]
         return first != 0 and is_printed(levels["last"]["value"] / first, claim.text)
+
+
+def _mean(values: pd.Series, level: Mapping[str, Any]) -> float:
+    """Return the mean of a series over the steps of a level, but for those that it leaves out."""
+    first, last = level["steps"]
+    without = list(level.get("without", ()))
+    inside = values.loc[first:last].drop(without)
+    return float(inside.mean())
 
 
 def _whole_facts(facts: Any) -> Iterator[int]:

@@ -32,6 +32,7 @@ from tests.output_texts import (
     tiles_of_page,
 )
 from tests.printed_numbers import (
+    Claim,
     Truth,
     claims,
     is_printed,
@@ -191,6 +192,14 @@ def told(lines: Iterable[str]) -> Iterator[str]:
             yield line
 
 
+def claims_of(lines: Iterable[str], output: str) -> list[Claim]:
+    """Return the numbers of some lines that belong to a quantity."""
+    found: list[Claim] = []
+    for line in lines:
+        found += claims(line, output)
+    return found
+
+
 def of_other_figure(line: str) -> bool:
     """Return whether a line describes the small chart of another figure than a quantity."""
     name = re.match(r"([^:：]+)[:：].*(?:; lowest|；最低)", line)
@@ -201,7 +210,7 @@ def test_each_number_in_a_text_is_a_level_of_its_course(outputs, truth):
     problems = []
     counts = {}
     for output, lines in lines_by_output(outputs):
-        found = [claim for line in told(lines) for claim in claims(line, output)]
+        found = claims_of(told(lines), output)
         counts[output] = len(found)
         problems += [text for text in map(truth.problem, found) if text]
     assert not problems, "\n".join(problems)
@@ -330,7 +339,7 @@ def test_labels_of_charts_are_onsets_of_events(outputs, truth):
         assert any(
             # A rule may stand between two values.
             event["onset"] - step in (0, 0.5)
-            and numbers in ([], [event["onset"]], [event["onset"], event["until"]])
+            and numbers == [event["onset"], event["until"]][: len(numbers)]
             for event in events
         ), (chart, label, step, events)
 
@@ -444,7 +453,7 @@ def test_a_comparison_repeats_the_titles_of_both_reports(listed, tmp_path):
     text = (tmp_path / "comparison.md").read_text("utf-8")
     truth = Truth(new)
     lines = [line for line in lines_of_markdown(text) if line.startswith("New")]
-    found = [claim for line in lines for claim in claims(line, "comparison")]
+    found = claims_of(lines, "comparison")
     assert len(found) >= 4
     problems = [text for text in map(truth.problem, found) if text]
     assert not problems

@@ -547,8 +547,9 @@ def _goes_on(move: Move, onset: Onset, curve: Curve) -> bool:
     """Return whether a change to the last level has begun at an onset, and has not ended yet."""
     if not move.is_event or move.until is not None or move.low > onset.step:
         return False
-    at = int(np.searchsorted(curve.steps, onset.step).clip(max=len(curve) - 1))
-    left = abs(move.after - float(curve.lines[at]))
+    at = int(np.searchsorted(curve.steps, onset.step))
+    there = float(curve.lines[min(at, len(curve) - 1)])
+    left = abs(move.after - there)
     return left > STILL_TO_GO * abs(move.after - move.before)
 
 

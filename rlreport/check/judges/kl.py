@@ -241,7 +241,8 @@ def _mean_at(series: Series | None, level: Level) -> float:
     """Return the mean of a series over the steps of a level, NaN without any."""
     if series is None:
         return math.nan
-    inside = (series.steps >= level.steps[0]) & (series.steps <= level.steps[1])
+    first, last = level.steps
+    inside = (series.steps >= first) & (series.steps <= last)
     usual = inside & ~np.isin(series.steps, level.without)
     return mean(series.values[usual])
 
