@@ -339,7 +339,7 @@ def test_a_valley_is_told_by_the_levels_around_it() -> None:
     levels[:3] -= 0.05
     levels[-10:] -= 0.05
     sentence = judged_reward(levels, noise=0.1).sentence
-    assert "fell from 0.60 to 0.078 in steps 41–70 and recovered to 0.64." in sentence
+    assert "fell from 0.60 to 0.10 in steps 41–70 and recovered to 0.64." in sentence
 
 
 def test_what_stays_dead_is_told_by_its_last_level_not_by_the_mean_with_its_fall() -> (

@@ -189,17 +189,28 @@ class Curve:
         return significant(sliding_window_view(self.values, count).mean(axis=1))
 
     def lowest_in(self, steps: tuple[int, int]) -> Level:
-        """Return the lowest mean of as many consecutive values as a level has, among these steps.
+        """Return the lowest level among these steps.
 
-        Its error is not known, as it was chosen for its value.
+        If the lowest level of all is not there, it is the lowest mean of as many consecutive values
+        as a level has, whose error is not known, as it was chosen for its value.
         """
+        return self._extreme_in(steps, self.lowest, -1)
+
+    def highest_in(self, steps: tuple[int, int]) -> Level:
+        """Return the highest level among these steps; see ``lowest_in``."""
+        return self._extreme_in(steps, self.highest, 1)
+
+    def _extreme_in(self, steps: tuple[int, int], of_all: Level, sign: int) -> Level:
+        """Return the level that is highest (``sign`` 1) or lowest (−1) among these steps."""
+        if steps[0] <= of_all.steps[0] and of_all.steps[1] <= steps[1]:
+            return of_all
         start, stop = np.searchsorted(self.steps, (steps[0], steps[1] + 1)).tolist()
         count = 1
         if self.kind is not Kind.EVALUATIONS:
             count = min(level_width(len(self)), max(stop - start, 1))
         start = min(start, len(self) - count)
         means = self.means(count)[start : max(stop - count, start) + 1]
-        at = start + int(np.argmin(means))
+        at = start + int(np.argmax(sign * means))
         span = (int(self.steps[at]), int(self.steps[at + count - 1]))
         return Level(float(means[at - start]), span, math.nan, count)
 
@@ -238,6 +249,11 @@ class Curve:
     def before_fall(self) -> float:
         """The level from which it fell to its last one; without a fall, the first level."""
         return self.first.value if self.fall is None else self.fall.before
+
+    @property
+    def top(self) -> Level:
+        """The same as it is printed: the highest level or, without a fall, the first one."""
+        return self.first if self.fall is None else self.highest
 
     @property
     def climb(self) -> Event | None:

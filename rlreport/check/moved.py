@@ -17,9 +17,16 @@ from typing import NamedTuple
 import numpy as np
 
 from rlreport.check import parts, quantities
+from rlreport.check.breaks import (
+    ENOUGH_Z,
+    Move,
+    move_of_stretch,
+    moves_of,
+    size_of,
+)
 from rlreport.check.course import SCORES, Course, Quantity, course_of
-from rlreport.check.curve import CHANGED_Z, Curve, Stretch, level_width, read_curve
-from rlreport.check.events import EVENT_SHARE, EVENT_Z, Event, EventKind
+from rlreport.check.curve import Curve, level_width, read_curve
+from rlreport.check.events import Event, EventKind
 from rlreport.check.finding import Finding, Onset
 from rlreport.check.pieces import PieceKind
 from rlreport.check.run import Run
@@ -51,14 +58,11 @@ ROUGH_Z = 3.0
 ROUGH_Z_OF_MANY = 6.0
 # A break with a wide interval is not near if its step is further away, as a part of the run
 AROUND_SHARE = 0.25
-# Beyond so many standard errors, a larger number says no more
-ENOUGH_Z = 20.0
+# A change goes on while it has more than this part of its way before it
+STILL_TO_GO = 0.1
 # A figure with so many values that hardly ever falls is a counter, such as a number of tokens
 COUNTED = 20
 COUNTER_SHARE = 0.95
-# Least part of the largest value by which a figure has to move
-LEAST_MOVE = 0.05
-LEAST_SHARE_MOVE = 0.1  # of a share, which moves by as much as its difference
 # A quantity that moved so much is shown, whenever that was
 LARGE = 0.5
 # The same of a stretch from which it recovered
@@ -137,35 +141,6 @@ class Figure:
         return Series(self.curve.steps, self.curve.values)
 
 
-@dataclass(frozen=True, slots=True)
-class Move:
-    """A break of a curve: the interval of its step, and the levels on both sides."""
-
-    step: int
-    low: int
-    high: int
-    before: float
-    after: float
-    z: float  # the change in standard errors
-    until: int | None = None  # last step of a stretch that ended: a valley or a hump
-    # 0 to 2: the change as a part of the larger level, weighted by its certainty
-    size: float = 0.0
-
-    is_event: bool = True  # whether it is more than a boundary of two pieces
-
-    @property
-    def levels(self) -> tuple[float, float]:
-        return self.before, self.after
-
-    def distance(self, onset: Onset) -> int:
-        """Return the number of steps between the two intervals, 0 if they overlap."""
-        return max(self.low - onset.high, onset.low - self.high, 0)
-
-    def steps_apart(self, onset: Onset) -> int:
-        """Return the number of steps to the onset's step itself, 0 for neighbours."""
-        return max(self.low - onset.step - 1, onset.step - self.high - 1, 0)
-
-
 class Moved(NamedTuple):
     """A figure, and its break that counts."""
 
@@ -211,7 +186,8 @@ def moved_figures(
     subjects = _subjects_of(lead)
     moved = []
     for figure in figures:
-        found = _move_of(figure, onset, near)
+        is_lead = figure.subject in subjects[:1]
+        found = _move_of(figure, onset, near, is_lead=is_lead)
         if found is not None:
             moved.append(found)
     moved.sort(key=lambda one: _order(one, onset, subjects))
@@ -524,119 +500,57 @@ def _blocks(values: Floats, width: int) -> Floats:
 # Breaks
 
 
-def _move_of(figure: Figure, onset: Onset | None, near: float) -> Moved | None:
-    """Return the break of a figure that is nearest to the onset, else its largest; None if flat."""
-    moves = list(_moves(figure.curve, is_share=figure.is_share))
+def _move_of(
+    figure: Figure, onset: Onset | None, near: float, *, is_lead: bool = False
+) -> Moved | None:
+    """Return the break of a figure that is nearest to the onset, else its largest; None if flat.
+
+    ``is_lead``: whether it is the figure of the lead finding, whose change may go on at the onset.
+    """
+    is_score = figure.quantity in SCORES
+    moves = list(moves_of(figure.curve, is_score=is_score, is_share=figure.is_share))
     if not moves:
         return None
     if onset is not None:
-        steps = figure.curve.steps
-        around = max(AROUND_SHARE * float(steps[-1] - steps[0]), near)
-        is_close = [
-            move.distance(onset) <= near and abs(move.step - onset.step) <= around
-            for move in moves
-        ]
-        nearest = min(
-            itertools.compress(moves, is_close),
-            key=lambda move: (
-                move.steps_apart(onset),
-                not move.is_event,
-                abs(move.step - onset.step),
-            ),
-            default=None,
-        )
+        nearest = _nearest(figure, moves, onset, near)
+        if is_lead and (nearest is None or not nearest.is_event):
+            under_way = (move for move in moves if _goes_on(move, onset, figure.curve))
+            nearest = next(under_way, nearest)
         if nearest is not None:
             return Moved(figure, nearest, is_near=True)
     largest = max(moves, key=lambda move: (move.is_event, move.size))
     return Moved(figure, largest, is_near=False)
 
 
-def _moves(curve: Curve, *, is_share: bool) -> Iterator[Move]:
-    """Yield the breaks of a curve that are large and beyond noise."""
-    for move in [*_moves_of_events(curve), *_moves_of_pieces(curve)]:
-        size = _size(move, is_share=is_share)
-        if size > 0:
-            yield replace(move, size=size)
-
-
-def _moves_of_events(curve: Curve) -> Iterator[Move]:
-    """Yield the events of a curve, and its change from its first level to its last."""
-    for event in curve.events:
-        if event.kind not in (EventKind.SPIKE, EventKind.DEAD, EventKind.ABOVE):
-            yield _move_of_event(event, curve)
-    began = curve.departure
-    z = abs(curve.changed or 0.0)
-    if began is not None and z >= CHANGED_Z:
-        before = curve.first.value
-        after = curve.last.value
-        yield Move(*began, before=before, after=after, z=z)
-
-
-def _move_of_event(event: Event, curve: Curve) -> Move:
-    """Return the break of an event; a fall or a climb has the levels that others print."""
-    before = event.before
-    after = event.level
-    if event.kind in (EventKind.FALL, EventKind.CLIMB):
-        is_fall = event.kind is EventKind.FALL
-        before = (curve.highest if is_fall else curve.lowest).value
-        after = curve.last.value
-    has_ended = event.kind in (EventKind.VALLEY, EventKind.HUMP)
-    return Move(
-        step=event.onset,
-        low=event.low,
-        high=event.high,
-        before=before,
-        after=after,
-        z=abs(event.z or 0.0),
-        until=event.until if has_ended else None,
+def _nearest(
+    figure: Figure, moves: Sequence[Move], onset: Onset, near: float
+) -> Move | None:
+    """Return the break that is nearest to the step of an onset, None if none is near."""
+    steps = figure.curve.steps
+    around = max(AROUND_SHARE * float(steps[-1] - steps[0]), near)
+    is_close = [
+        move.distance(onset) <= near and abs(move.step - onset.step) <= around
+        for move in moves
+    ]
+    return min(
+        itertools.compress(moves, is_close),
+        key=lambda move: (
+            move.steps_apart(onset),
+            not move.is_event,
+            abs(move.step - onset.step),
+        ),
+        default=None,
     )
 
 
-def _moves_of_pieces(curve: Curve) -> Iterator[Move]:
-    """Yield the boundaries of pieces at which the curve went to another level."""
-    span = float(np.ptp(curve.lines)) if curve.pieces else 0.0
-    for piece, following in zip(curve.pieces, curve.pieces[1:], strict=False):
-        counts = [_count(curve, piece), _count(curve, following)]
-        change = abs(following.end - piece.end)
-        if min(counts) < NEAR_STEPS or change < EVENT_SHARE * span:
-            continue
-        error = curve.noise * math.sqrt(sum(1 / count for count in counts))
-        z = change / error if error > 0 else ENOUGH_Z
-        if z >= EVENT_Z:
-            low = piece.steps[1]
-            high = following.steps[0]
-            yield Move(
-                step=high,
-                low=low,
-                high=high,
-                before=piece.end,
-                after=following.end,
-                z=z,
-                is_event=False,
-            )
-
-
-def _count(curve: Curve, piece: Stretch) -> int:
-    """Return the number of values of a piece."""
-    first, last = piece.steps
-    start, stop = np.searchsorted(curve.steps, (first, last + 1))
-    return int(stop - start)
-
-
-def _size(move: Move, *, is_share: bool = False) -> float:
-    """Return the change as a part of the larger level, of a share the change itself; 0 if small.
-
-    It is less if the change is uncertain.
-    """
-    larger = max(abs(move.before), abs(move.after))
-    if not math.isfinite(larger) or larger == 0:
-        return 0.0
-    change = abs(move.after - move.before)
-    least = LEAST_SHARE_MOVE
-    if not is_share:
-        change /= larger
-        least = LEAST_MOVE
-    return change * min(move.z / ENOUGH_Z, 1.0) if change >= least else 0.0
+def _goes_on(move: Move, onset: Onset, curve: Curve) -> bool:
+    """Return whether a change to the last level has begun at an onset, and has not ended yet."""
+    if not move.is_event or move.until is not None or move.low > onset.step:
+        return False
+    at = int(np.searchsorted(curve.steps, onset.step))
+    there = float(curve.lines[min(at, len(curve) - 1)])
+    left = abs(move.after - there)
+    return left > STILL_TO_GO * abs(move.after - move.before)
 
 
 @dataclass(frozen=True, slots=True)
@@ -681,7 +595,7 @@ def _stretch_of(moved: Moved, onset: Onset | None) -> Event | None:
     for event in figure.curve.events:
         if (
             event.kind not in kinds
-            or _size(_move_of_event(event, figure.curve)) < LEAST_STRETCH
+            or size_of(move_of_stretch(event, figure.curve)) < LEAST_STRETCH
         ):
             continue
         if not _has_recovered(figure.curve, event):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rlreport.check.breaks import level_in
 from rlreport.check.course import SCORES, Quantity
 from rlreport.check.course_words import numbers_of
-from rlreport.check.events import Event, EventKind
+from rlreport.check.events import Event
 from rlreport.check.moved import Figure, Moved, MovedFigures, recoveries
 from rlreport.figures.rounding import rounded
 from rlreport.text.messages import (
@@ -17,7 +18,7 @@ from rlreport.text.messages import (
     translatable,
     with_unit,
 )
-from rlreport.text.numbers import short, written
+from rlreport.text.numbers import short
 
 # Most figures whose numbers the line has, and most stretches that it names
 MOST_TOLD = 4
@@ -35,14 +36,19 @@ _NAMES: dict[Quantity, str] = {
     "length": translatable("length"),
     "entropy": translatable("entropy"),
 }
+# Columns whose label needs its heading to be understood
+_NAMES_OF_COLUMNS = {"eos_rate": translatable("finished responses")}
 
 
 def name_of(figure: Figure) -> str:
-    """Return the name of a figure: of a quantity, the label of a column, or as it is logged."""
+    """Return the name of a figure inside a line: of a quantity or a column, or as it is logged."""
     if figure.quantity in _NAMES:
         return message(_NAMES[figure.quantity])
     if figure.column is not None and figure.of == "quantity":
-        return figure.column.label
+        name = _NAMES_OF_COLUMNS.get(figure.column.name)
+        return (
+            message(name) if name else message("{one:lower}", one=figure.column.label)
+        )
     return figure.name or figure.course.column
 
 
@@ -55,10 +61,11 @@ def title_of(figure: Figure) -> str:
 
 def heading_of(figure: Figure) -> str:
     """Return the name with a capital letter, or as it is logged."""
-    name = name_of(figure)
     if figure.quantity in _NAMES:
-        return message("{one:capital}", one=name)
-    return name
+        return message("{one:capital}", one=name_of(figure))
+    if figure.column is not None and figure.of == "quantity":
+        return figure.column.label
+    return name_of(figure)
 
 
 def unit_of(figure: Figure) -> str:
@@ -82,7 +89,9 @@ def moved_in_words(moved: MovedFigures) -> str:
     near = [
         one
         for index, one in enumerate(moved.figures)
-        if index not in told and (one.is_near or moved.onset is None)
+        if index not in told
+        and (one.is_near or moved.onset is None)
+        and _has_levels(one)
     ][:MOST_TOLD]
     lines = []
     if near:
@@ -112,31 +121,40 @@ def moved_in_words(moved: MovedFigures) -> str:
     return message("{one:capital}.", one=clauses(lines))
 
 
+def _has_levels(moved: Moved) -> bool:
+    """Return whether the levels of a break are those of the course, which all outputs print."""
+    return moved.move.is_event or moved.figure.quantity is None
+
+
 def _change(moved: Moved) -> str:
-    """Return the change of a figure at its break: "KL × 3", "length 29 → 61 tokens"."""
+    """Return the change of a figure at its break: "KL × 3", "length 29 → 61 tokens".
+
+    A level that is neither the first nor the last, nor the best, has its steps.
+    """
     figure = moved.figure
     move = moved.move
-    times = _times(figure, move.before, move.after)
+    is_plain = move.of_before is None and move.until is None
+    times = _times(figure, move.before, move.after) if is_plain else ""
     if times:
         return message("{name} × {times}", name=name_of(figure), times=times)
     before, after = _numbers(figure, [move.before, move.after])
-    return message(
-        "{name} {before} → {after}",
-        name=name_of(figure),
-        before=before,
-        after=with_unit(after, _spoken_unit(figure)),
-    )
+    places = {
+        "name": name_of(figure),
+        "before": before,
+        "after": with_unit(after, _spoken_unit(figure)),
+    }
+    if move.until is not None:
+        steps = span((move.step, move.until))
+        return message("{name} {before} → {after} in {steps}", steps=steps, **places)
+    if move.of_before is not None:
+        steps = span(move.of_before)
+        return message("{name} {before} ({steps}) → {after}", steps=steps, **places)
+    return message("{name} {before} → {after}", **places)
 
 
 def _excursion(figure: Figure, event: Event) -> str:
-    """Return the level of a figure in a stretch of steps: "reward 0", "length × 5"."""
-    level = event.level
-    if event.kind is EventKind.VALLEY:
-        level = figure.curve.lowest_in((event.onset, event.until)).value
-    times = _times(figure, event.before, level)
-    if times:
-        return message("{name} × {times}", name=name_of(figure), times=times)
-    number = _numbers(figure, [level])[0]
+    """Return the extreme level of a figure in a stretch of steps: "reward 0", "KL 40 nats"."""
+    number = _numbers(figure, [level_in(event, figure.curve)])[0]
     return message(
         "{name} {value}",
         name=name_of(figure),
@@ -154,7 +172,7 @@ def _times(figure: Figure, before: float, after: float) -> str:
 
 def _numbers(figure: Figure, values: Sequence[float]) -> list[str]:
     if figure.is_share:
-        return [written(value, "share") for value in values]
+        return [f"{short(100 * value, 2)}%" for value in values]
     return numbers_of(values, figure.course)
 
 

@@ -111,10 +111,18 @@ def covers(run: Run, series: Series) -> bool:
     return enough or (often and not run.tables.metrics_apart)
 
 
-def leading_series(run: Run, role: str, column: str) -> Series | None:
+def leading_series(
+    run: Run, role: str, column: str, weights: Floats | None = None
+) -> Series | None:
     """Return the trainer's metric or, if it does not cover the run, a logged column's mean.
 
     Without the column, the metric need not cover the run. None without either.
+
+    Args:
+        run: the run.
+        role: what the metric is.
+        column: the column of responses.
+        weights: the weight of each response in the column's mean, float64 (rows,); by default 1.
     """
     metric = series_of(run, role)
     if metric is not None and (covers(run, metric) or not run.has(column)):
@@ -122,7 +130,17 @@ def leading_series(run: Run, role: str, column: str) -> Series | None:
     if not run.has(column):
         return None
     kind = Kind.SIZE if role in SIZES else Kind.SERIES
-    return series_by_step(run, column, kind=kind)
+    return series_by_step(run, column, weights, kind)
+
+
+@once_per_run
+def entropy(run: Run) -> Series | None:
+    """Return the entropy per token: the trainer's, or the mean surprisal over all tokens.
+
+    The mean is that of ``surprisal_mean`` in the table of steps. None if neither is logged.
+    """
+    weights = run.column("logp_tokens") if run.has("logp_tokens") else None
+    return leading_series(run, "entropy", "surprisal_mean", weights)
 
 
 def figure_of(run: Run, column: str, weights: Floats | None = None) -> Series | None:
@@ -244,7 +262,6 @@ def courses(run: Run) -> dict[Quantity, Course]:
     """Return quantity ("reward", "kl", ...) -> its course over the run, of those logged."""
     length = run.length
     kl = leading_series(run, "kl", "kl_k1") or series_of(run, "kl_token")
-    entropy = leading_series(run, "entropy", "surprisal_mean")
     right = accuracy(run)
     # Each series, and the column of its values unless it is a metric with a name
     logged: dict[Quantity, tuple[Series | None, str]] = {
@@ -254,7 +271,7 @@ def courses(run: Run) -> dict[Quantity, Course]:
         "accuracy": (right.series, right.name) if right else (None, ""),
         "kl": (kl, "kl_k1_mean"),
         "length": (leading_series(run, "length", length), f"{length}_mean"),
-        "entropy": (entropy, "surprisal_mean"),
+        "entropy": (entropy(run), "surprisal_mean"),
     }
     found: dict[Quantity, Course] = {}
     for quantity, (series, column) in logged.items():

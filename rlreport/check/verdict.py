@@ -175,16 +175,20 @@ def _course_json(course: Course) -> dict[str, Any]:
     curve = course.curve
     # The exported table that has the values, see ``Course.column``
     file = "steps.csv" if course.source == "rollouts" else "metrics.csv"
+    column = course.column
     if course.name and course.source == "rollouts":
         file = "responses.csv.gz"
+        column = f"part:{course.name}"
     return {
         "quantity": course.quantity,
-        "series": {"file": file, "column": course.column},
+        "series": {"file": file, "column": column},
+        "unit": course.unit,
         "lower_is_better": course.lower_is_better,
         "first": _level_json(course.first),
         # null where no direction is better, as of a length
         "best": course.best and _level_json(course.best),
         "lowest": _level_json(curve.lowest),
+        "highest": _level_json(curve.highest),
         "last": _level_json(course.last),
         "changed": curve.changed,
         "pieces": [

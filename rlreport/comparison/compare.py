@@ -87,8 +87,10 @@ GUARDRAILS = (
         ("cut_off", f"{TRAINER}truncated"),
         -1,
     ),
-    GuardedFigure("surprisal", translatable("Surprisal"), ("surprisal_mean",), 1),
-    GuardedFigure("entropy", translatable("Entropy"), (f"{TRAINER}entropy",), 1),
+    GuardedFigure("surprisal", translatable("Entropy"), ("surprisal_mean",), 1),
+    GuardedFigure(
+        "entropy", translatable("Entropy, trainer's"), (f"{TRAINER}entropy",), 1
+    ),
     GuardedFigure(
         "gradient_norm", translatable("Gradient norm"), (f"{TRAINER}grad_norm",), -1
     ),

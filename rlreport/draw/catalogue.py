@@ -180,7 +180,7 @@ OVERVIEW: tuple[CurveChart | ChartMaker, ...] = (
     ),
     _chart(
         "surprisal",
-        "Surprisal (nats per token)",
+        "Entropy (nats per token)",
         Curve("surprisal_mean", "policy", role="entropy"),
         note="The mean over sampled tokens estimates the policy's entropy.",
     ),

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from rlreport.about.card import redacted_text
 from rlreport.check.finding import Severity, ToldFinding
-from rlreport.columns import RESPONSE
+from rlreport.columns import RESPONSE, STEP
 from rlreport.comparison import words
 from rlreport.comparison.compare import Guardrail
 from rlreport.comparison.export import compare_json, prompts_table
@@ -413,7 +413,9 @@ def _guardrails_table(outcome: Outcome) -> TableView:
 
 def _guardrail_label(guardrail: Guardrail) -> str:
     name = words.guardrail_name(guardrail)
-    column = RESPONSE.get(guardrail.column)
+    # Its values are means, as those of steps.
+    name_of_mean = f"{guardrail.column.removesuffix('_mean')}_mean"
+    column = STEP.get(name_of_mean) or RESPONSE.get(guardrail.column)
     if column is None or not column.unit:
         return name
     return message("{name} ({unit})", name=name, unit=column.unit)

@@ -28,6 +28,7 @@ from rlreport.text.messages import (
     percent,
     phrases,
     sentences,
+    span,
     with_unit,
 )
 
@@ -236,6 +237,8 @@ def _tested_text(tested: Tested) -> str:
     else:  # the bound has the unit of the value, which is not repeated
         value = with_unit(figure(tested.value), message(limit.unit))
         bound = figure(tested.bound)
+    if tested.steps is not None:
+        value = message("{value} in {steps}", value=value, steps=span(tested.steps))
     facts = {"meaning": message(limit.meaning), "value": value, "limit": bound}
     if tested.op.startswith("<"):
         return message("{meaning}: {value} (threshold: below {limit})", **facts)

@@ -115,8 +115,8 @@ _BEST = ColumnView(
 _LAST = ColumnView("reward_last", message("Reward, last"), help=_LAST_WINDOW)
 _END_COLUMNS = (
     ColumnView("validation", message("Validation, last"), help=_LAST_WINDOW),
-    ColumnView("kl", message("KL, end"), STEP["kl_k1_mean"].unit, help=_LAST_WINDOW),
-    ColumnView("length", message("Length, end"), _LENGTH_UNIT, help=_LAST_WINDOW),
+    ColumnView("kl", message("KL, last"), STEP["kl_k1_mean"].unit, help=_LAST_WINDOW),
+    ColumnView("length", message("Length, last"), _LENGTH_UNIT, help=_LAST_WINDOW),
     ColumnView("steps", message("Steps"), written="count"),
 )
 _EVIDENCE = ColumnView("evidence", message("Evidence"), kind="link")
@@ -255,7 +255,7 @@ def _runs_table(
             if any(run.row["evidence"].text for run in runs):
                 columns[column] = [run.row["evidence"] for run in runs]
         elif column not in _END_COLUMNS or column in end_columns:
-            columns[column] = [run.row.get(column.key) for run in runs]
+            columns[column] = [_row_cell(run.row, column) for run in runs]
     columns |= _setting_columns([*settings], [run.settings for run in runs])
     # The path tells runs of the same name apart.
     place = replace(_PLACE, hidden=has_unique_names)
@@ -269,6 +269,15 @@ def _runs_table(
         )
     hrefs = [run.report.href for run in runs]
     return table("runs", message("Runs"), columns, hrefs=hrefs, note=note)
+
+
+def _row_cell(row: Mapping[str, Any], column: ColumnView) -> Any:
+    """Return a run's value for a column; a percentage with its sign."""
+    value = row.get(column.key)
+    if column.key not in row.get("percentages", ()):
+        return value
+    cell = number_cell(float(row[column.key]), column.written)
+    return cell._replace(text=f"{cell.text}%")
 
 
 def _groups_table(
@@ -468,6 +477,7 @@ def _figures(about: Mapping[str, Any]) -> dict[str, Any]:
         "reward_last": _mean(courses, "reward", "last"),
         "rewards": rewards,
         "trend": sparkline(rewards.to_numpy()),
+        "percentages": _percentages(courses),
         "validation": _mean(courses, "validation", "last"),
         "kl": _mean(courses, "kl", "last"),
         "length": _mean(courses, "length", "last"),
@@ -616,6 +626,19 @@ def _courses(about: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
             continue
         courses[str(course.get("quantity"))] = course
     return courses
+
+
+def _percentages(courses: Mapping[str, Mapping[str, Any]]) -> set[str]:
+    """Return the keys of the columns in which a run has percentages."""
+    keys = {
+        "reward": ("reward_first", "reward_best", "reward_last"),
+        "validation": ("validation",),
+    }
+    found = set[str]()
+    for quantity, of_quantity in keys.items():
+        if courses.get(quantity, {}).get("unit") == "%":
+            found.update(of_quantity)
+    return found
 
 
 def _mean(courses: Mapping[str, Mapping[str, Any]], quantity: str, part: str) -> float:

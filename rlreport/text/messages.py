@@ -84,7 +84,8 @@ def format_message(literal: str, facts: Places) -> str:
 
     ``facts`` maps placeholders to values. A placeholder may name a format after a colon:
     ``figure``, ``short``, ``percent`` and ``count`` format numbers; ``quoted`` puts a text in
-    quotes, ``capital`` makes its first letter upper case, ``clause`` removes the full stop at its
+    quotes, ``capital`` makes its first letter upper case, ``lower`` lower case unless it is that of
+    an abbreviation, ``clause`` removes the full stop at its
     end. A tuple is written as a list, None as "–". A message is returned unchanged.
     """
     is_message = isinstance(literal, Message | Joined) or not literal
@@ -178,6 +179,12 @@ def _capital(value: object) -> str:
     return text[:1].upper() + text[1:]
 
 
+def _lower(value: object) -> str:
+    text = str(value)
+    is_abbreviation = text[1:2].isupper() or not text[1:2].isalpha()
+    return text if is_abbreviation else text[:1].lower() + text[1:]
+
+
 def _clause(text: object) -> str:
     return str(text).removesuffix(".").removesuffix("。")
 
@@ -223,5 +230,6 @@ _FORMS: dict[str, Callable[[object], str]] = {
     "count": whole,
     "quoted": quoted,
     "capital": _capital,
+    "lower": _lower,
     "clause": _clause,
 }

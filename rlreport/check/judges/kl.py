@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -11,11 +12,12 @@ import numpy as np
 from rlreport.check import quantities
 from rlreport.check.check import KL, Check, mean_in, severity_of
 from rlreport.check.course import Course
-from rlreport.check.curve import Excursion, excursion_of
+from rlreport.check.curve import Excursion, Level, excursion_of
 from rlreport.check.events import Event, EventKind
 from rlreport.check.evidence import Ranking, beyond
 from rlreport.check.finding import Facts, Onset, Rank, Result, Severity
 from rlreport.check.limits import Limit, LimitKind, Limits, Tested
+from rlreport.check.means import mean
 from rlreport.check.prepared import Kind
 from rlreport.check.run import Run, once_per_run, onset_of
 from rlreport.check.series import Series
@@ -93,10 +95,10 @@ _CLOSER = higher(SettingKind.KL) + lower(SettingKind.STEP_SIZE)
         "token, from the first step on.",
         "start_token": "KL to the reference is {kl_token:figure} nats per token from the first "
         "step on.",
-        "ended": "KL to the reference was {kl:figure} nats per response, {kl_token:figure} per "
-        "token, in steps {since} to {until_step}.",
-        "ended_token": "KL to the reference was {kl_token:figure} nats per token in steps {since} "
-        "to {until_step}.",
+        "ended": "KL to the reference rose to {kl:figure} nats per response, {kl_token:figure} per "
+        "token, in steps {since} to {until_step} and came back.",
+        "ended_token": "KL to the reference rose to {kl_token:figure} nats per token in steps "
+        "{since} to {until_step} and came back.",
     },
     statement={
         "level": "KL to the reference rises to {kl:short} nats per response",
@@ -138,8 +140,13 @@ def kl_explosion(check: Check, run: Run) -> Result:
 
 @once_per_run
 def _judged_kls(run: Run) -> list[tuple[_Kl, _Excursion]]:
-    """Return the KL of the logged responses and the trainer's, if known, and where each is high."""
+    """Return the KL of the logged responses and the trainer's, if known, and where each is high.
+
+    That whose course other outputs print comes first.
+    """
     known = [kl for kl in (_rollouts_kl(run), _trainers_kl(run)) if kl is not None]
+    course = quantities.courses(run).get("kl")
+    known.sort(key=lambda kl: course is None or kl.series.source != course.source)
     return [(kl, _excursion(run, kl)) for kl in known]
 
 
@@ -185,10 +192,11 @@ def _too_high(check: Check, run: Run, kl: _Kl, excursion: _Excursion) -> Result:
         kind = "start"
     elif not stretch.lasts:
         kind = "ended"
+    level = _told_level(kl, kind, stretch)
     facts: Facts = {
         "kind": _kind_of(kind, kl),
-        "kl": _level_of(kl.per_response, kind, stretch),
-        "kl_token": _level_of(kl.per_token, kind, stretch),
+        "kl": _mean_at(kl.per_response, level),
+        "kl_token": _mean_at(kl.per_token, level),
         "since": stretch.steps[0],
         "until_step": stretch.steps[1],
     }
@@ -217,6 +225,28 @@ def _too_high(check: Check, run: Run, kl: _Kl, excursion: _Excursion) -> Result:
     )
 
 
+def _told_level(kl: _Kl, kind: str, stretch: Excursion) -> Level:
+    """Return the level that is told: the first, the last or, if it ended, the highest.
+
+    All outputs print these levels of the curve.
+    """
+    curve = kl.series.curve
+    assert curve is not None  # else there is no stretch
+    if kind == "start":
+        return curve.first
+    return curve.last if kind == "level" else curve.highest_in(stretch.steps)
+
+
+def _mean_at(series: Series | None, level: Level) -> float:
+    """Return the mean of a series over the steps of a level, NaN without any."""
+    if series is None:
+        return math.nan
+    first, last = level.steps
+    inside = (series.steps >= first) & (series.steps <= last)
+    usual = inside & ~np.isin(series.steps, level.without)
+    return mean(series.values[usual])
+
+
 def _is_above(run: Run, tested: Sequence[Tested]) -> Floats:
     """Return 1 for responses whose KL is above all limits that were crossed, float64 (rows,)."""
     kl = run.column("kl_k1")
@@ -227,13 +257,6 @@ def _is_above(run: Run, tested: Sequence[Tested]) -> Floats:
             is_per_token = one.limit.key.endswith("_token")
             among *= beyond(per_token if is_per_token else kl, ">", one.bound)
     return among
-
-
-def _level_of(series: Series | None, kind: str, stretch: Excursion) -> float:
-    """Return where the KL is at the end or, if it did not rise to there, its mean in a stretch."""
-    if kind == "level" and series is not None and series.curve is not None:
-        return series.curve.last.value
-    return mean_in(series, stretch.steps)
 
 
 def _kind_of(kind: str, kl: _Kl) -> str:
@@ -326,7 +349,8 @@ def _excursion(run: Run, kl: _Kl) -> _Excursion:
             level = curve.last.value if curve is not None else np.nan
             if beyond is not None:
                 level = mean_in(series, beyond.steps)
-            tested.append(run.limits.test(limit, ">", level))
+            test = run.limits.test(limit, ">", level)
+            tested.append(replace(test, steps=beyond.steps if beyond else None))
         if beyond is None:
             continue
         stretch = beyond

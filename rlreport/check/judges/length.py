@@ -8,7 +8,7 @@ from rlreport.check import means, progress, quantities
 from rlreport.check.check import LENGTH, REWARD, Check, RiseOrShare
 from rlreport.check.curve import LEAST_LEVEL, Curve, Level
 from rlreport.check.evidence import Ranking, beyond
-from rlreport.check.finding import Facts, Rank, Result, Severity
+from rlreport.check.finding import Fact, Facts, Rank, Result, Severity
 from rlreport.check.judges.metrics import is_clip_share_wrong, is_fall_disputed
 from rlreport.check.limits import EOS, Limit, LimitKind, Limits, Tested
 from rlreport.check.means import mean, median
@@ -19,7 +19,7 @@ from rlreport.check.settings import SettingKind, also, enabled, higher
 from rlreport.check.windows import Trend, correlation_within
 from rlreport.figures.ragged import Floats
 from rlreport.figures.tokens import is_cut_off
-from rlreport.text.messages import span, translatable
+from rlreport.text.messages import format_message, span, translatable
 
 SHORT_RESPONSES = translatable("TRL error on responses under 4 tokens (LMFlow post)")
 # A token has about so many characters
@@ -200,26 +200,58 @@ class _LengthCollapse(Limits):
     )
 
 
+def _shrunk_title(facts: Facts) -> str:
+    """Return the title, with the steps of both mean lengths."""
+    return format_message(_SHRUNK[str(facts["kind"])], _with_steps(facts))
+
+
+def _shrunk_statement(facts: Facts) -> str:
+    return format_message(_SHRINKS[str(facts["kind"])], _with_steps(facts))
+
+
+def _with_steps(facts: Facts) -> dict[str, Fact]:
+    steps = {name: span(facts[name]) for name in ("early", "late") if name in facts}
+    return {**facts, **steps}
+
+
+_SHRUNK = {
+    "empty": translatable(
+        "From step {since} on, nearly all responses are empty or only an end token."
+    ),
+    "shrunk": translatable(
+        "The mean length fell from {start:figure} ({early}) to {end:figure} {unit} ({late})."
+    ),
+    "finished": translatable(
+        "The mean length of finished responses fell from {start:figure} ({early}) to "
+        "{end:figure} {unit} ({late})."
+    ),
+    "stubs": translatable(
+        "{stubs:percent} of responses have fewer than {tokens} tokens ({stubs_start:percent} at "
+        "the start)."
+    ),
+}
+_SHRINKS = {
+    "empty": translatable("nearly all responses are empty"),
+    "shrunk": translatable(
+        "responses shrink to {end:short} {unit} ({start:short} in {early})"
+    ),
+    "finished": translatable(
+        "finished responses shrink to {end:short} {unit} ({start:short} in {early})"
+    ),
+    "stubs": translatable(
+        "{stubs:percent} of responses have fewer than {tokens} tokens"
+    ),
+}
+
+
 @Check(
     name="length collapse",
     rank=Rank.CONSEQUENCE,
     needs=(LENGTH,),
     charts=("length",),
     limits=_LengthCollapse,
-    title={
-        "empty": "From step {since} on, nearly all responses are empty or only an end token.",
-        "shrunk": "The mean length fell from {start:figure} to {end:figure} {unit}.",
-        "finished": "The mean length of finished responses fell from {start:figure} to "
-        "{end:figure} {unit}.",
-        "stubs": "{stubs:percent} of responses have fewer than {tokens} tokens "
-        "({stubs_start:percent} at the start).",
-    },
-    statement={
-        "empty": "nearly all responses are empty",
-        "shrunk": "responses shrink to {end:short} {unit} ({start:short} in {early})",
-        "finished": "finished responses shrink to {end:short} {unit} ({start:short} in {early})",
-        "stubs": "{stubs:percent} of responses have fewer than {tokens} tokens",
-    },
+    title=_shrunk_title,
+    statement=_shrunk_statement,
     why="Stopping at once is often the cheapest way to avoid a penalty.",
     suggestion="Look for a penalty that grows with length; give empty responses the lowest reward.",
     explains=(
@@ -287,7 +319,7 @@ def _shrunk(check: Check, run: Run) -> Result:
     if series.source == "rollouts" and not _is_median_shorter(run, length, curve):
         return Result()
     # If it grew before it fell, the fall is that from its highest level.
-    top = curve.highest if curve.fall else curve.first
+    top = curve.top
     end = curve.last.value
     severe = run.limits.test(_LengthCollapse.severe, "<", end, of=top.value)
     tested = [severe]
@@ -302,8 +334,9 @@ def _shrunk(check: Check, run: Run) -> Result:
     facts: Facts = {
         "kind": "finished" if is_finish_known else "shrunk",
         "start": top.value,
-        "early": span(top.steps),
+        "early": top.steps,
         "end": end,
+        "late": curve.last.steps,
         "unit": translatable("tokens") if is_metric else run.length_unit,
     }
     is_disputed = not is_finish_known and is_fall_disputed(run, "length")
@@ -344,7 +377,7 @@ def _is_median_shorter(run: Run, length: Floats, curve: Curve) -> bool:
         length: of each response, float64 (rows,), NaN for those to leave out.
         curve: that of the mean length, whose levels are compared.
     """
-    top = curve.highest if curve.fall else curve.first
+    top = curve.top
     before = median(length[run.window_of(top.steps).rows])
     after = median(length[run.window_of(curve.last.steps).rows])
     return after < run.limits[_LengthCollapse].ratio * before

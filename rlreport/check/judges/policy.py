@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from rlreport.check import progress, quantities
 from rlreport.check.check import FAILURES, FALLS, LOGPROBS, Check
-from rlreport.check.curve import LEAST_LEVEL, Curve
+from rlreport.check.curve import LEAST_LEVEL, Curve, Level
 from rlreport.check.evidence import Ranking, beyond
 from rlreport.check.finding import Facts, Rank, Result, Severity
 from rlreport.check.judges.kl import kl_is_high
@@ -22,7 +22,7 @@ from rlreport.check.series import MIN_STEPS, Series
 from rlreport.check.settings import SettingKind, higher, lower
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.figures.rounding import change
-from rlreport.text.messages import translatable
+from rlreport.text.messages import format_message, span, translatable
 
 ENTROPY = translatable("entropy-collapse threads of TRL, verl and DAPO")
 PUBLIC_RUNS = translatable("public GRPO runs")
@@ -38,11 +38,8 @@ class _Entropy(NamedTuple):
 
 def _entropy(run: Run) -> _Entropy | None:
     """Return the entropy of a run, None if neither responses nor metrics tell it."""
-    weights = run.column("logp_tokens") if run.has("logp_tokens") else None
-    series = quantities.series_of(run, "entropy", MIN_STEPS)
-    if run.has("surprisal_mean"):
-        series = quantities.series_by_step(run, "surprisal_mean", weights)
-    if series is None or series.curve is None:
+    series = quantities.entropy(run)
+    if series is None or series.curve is None or len(series.steps) < MIN_STEPS:
         return None
     of_rows = run.column("surprisal_mean") if LOGPROBS.is_available(run) else None
     return _Entropy(series, series.curve, of_rows)
@@ -69,12 +66,42 @@ class _EntropyCollapse(Limits):
         0.2,
         LimitKind.SHARE,
         "of the first",
-        "mean surprisal, relative to the level before",
+        "entropy, relative to the level before",
         ENTROPY,
     )
-    surprisal = Limit(
-        0.3, LimitKind.VALUE, "nats", "mean surprisal at the end", ENTROPY
+    surprisal = Limit(0.3, LimitKind.VALUE, "nats", "entropy at the end", ENTROPY)
+
+
+def _with_steps(literal: str, facts: Facts) -> str:
+    """Return a title that says of which steps both levels are."""
+    steps = {name: span(facts[name]) for name in ("early", "late")}
+    return format_message(literal, {**facts, **steps})
+
+
+def _collapse_title(facts: Facts) -> str:
+    literal = translatable(
+        "The policy became certain: entropy fell from {start:figure} ({early}) to {end:figure} "
+        "nats per token ({late})."
     )
+    return _with_steps(literal, facts)
+
+
+def _explosion_title(facts: Facts) -> str:
+    literal = translatable(
+        "The policy's text became random: entropy rose from {start:figure} ({early}) to "
+        "{end:figure} nats per token ({late})."
+    )
+    return _with_steps(literal, facts)
+
+
+def _levels(start: Level, end: Level) -> Facts:
+    """Return both levels as facts, with their steps."""
+    return {
+        "start": start.value,
+        "early": start.steps,
+        "end": end.value,
+        "late": end.steps,
+    }
 
 
 @Check(
@@ -82,8 +109,7 @@ class _EntropyCollapse(Limits):
     rank=Rank.CONSEQUENCE,
     charts=("surprisal",),
     limits=_EntropyCollapse,
-    title="The policy became certain: entropy fell from {start:figure} to {end:figure} nats per "
-    "token.",
+    title=_collapse_title,
     statement="entropy falls to {end:short} nats per token",
     why="A policy that samples the same thing every time no longer explores.",
     suggestion="Lower the learning rate, add an entropy bonus, or use harder prompts.",
@@ -122,7 +148,7 @@ def entropy_collapse(check: Check, run: Run) -> Result:
         run,
         Severity.INFO if is_harmless else Severity.WARNING,
         [share, floor],
-        {"start": start, "end": end},
+        _levels(curve.top, curve.last),
         _low_entropy(entropy.of_rows, min(share.bound * start, floor.bound)),
         series=entropy.series,
         onset=fall_onset(curve),
@@ -137,15 +163,26 @@ def _does_harm(run: Run) -> bool:
     return kl_is_high(run)
 
 
+def _levels_of_rise(curve: Curve) -> tuple[Level, Level]:
+    """Return the levels before and after a rise that other outputs print, too."""
+    event = curve.climb or curve.hump
+    start = curve.first
+    if event is not None and event.before > start.value:
+        start = curve.lowest_in((int(curve.steps[0]), event.onset))
+    if event is None or event is curve.climb:
+        return start, curve.last
+    return start, curve.highest_in((event.onset, event.until))
+
+
 class _EntropyExplosion(Limits):
     ratio = Limit(
         3.0,
         LimitKind.RATIO,
         "times",
-        "mean surprisal, relative to the level before",
+        "entropy, relative to the level before",
         ENTROPY,
     )
-    rise = Limit(1.0, LimitKind.VALUE, "nats", "rise of the mean surprisal", ENTROPY)
+    rise = Limit(1.0, LimitKind.VALUE, "nats", "rise of the entropy", ENTROPY)
 
 
 @Check(
@@ -157,8 +194,7 @@ class _EntropyExplosion(Limits):
         "ratio": "entropy rose to {value:short} times its start",
         "rise": "entropy rose by {value:short} nats per token",
     },
-    title="The policy's text became random: entropy rose from {start:figure} to {end:figure} nats "
-    "per token.",
+    title=_explosion_title,
     statement="entropy rises to {end:short} nats per token",
     why="A policy this uncertain samples tokens that mean nothing: what it had learned is lost.",
     suggestion="Lower the entropy bonus or the learning rate; continue from before the rise.",
@@ -193,7 +229,6 @@ def entropy_explosion(check: Check, run: Run) -> Result:
     # One that comes back from a low is no explosion.
     start = max(event.before if event else 0.0, curve.first.value)
     end = event.level if event else curve.last.value
-    until = curve.hump.until if curve.hump and not curve.climb else None
     limits = _EntropyExplosion
     ratio = run.limits.test(limits.ratio, ">=", end, of=start)
     rise = run.limits.test(limits.rise, ">=", change(start, end))
@@ -206,11 +241,11 @@ def entropy_explosion(check: Check, run: Run) -> Result:
         run,
         Severity.CRITICAL if has_lost else Severity.WARNING,
         [ratio, rise],
-        {"start": start, "end": end},
+        _levels(*_levels_of_rise(curve)),
         _high_entropy(entropy.of_rows, max(ratio.bound * start, start + rise.bound)),
         series=entropy.series,
         onset=event_onset(event) or run.onset(entropy.series),
-        until=until,
+        until=curve.hump.until if curve.hump and not curve.climb else None,
     )
 
 

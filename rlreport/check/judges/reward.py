@@ -192,7 +192,6 @@ def _fall(run: Run) -> Result:
     z = abs(course.curve.changed or 0.0)
     if fall is not None:
         best = fall.before
-        facts = {**facts, "best": best}
         onset = event_onset(fall)
         z = abs(fall.z or z)
     if death is not None:
