@@ -97,7 +97,7 @@ def why_no_example(verdict: Verdict) -> str:
     if not verdict.response_count:
         return message("No responses are logged.")
     if lead:
-        return message("It shows in figures of steps, not in single responses.")
+        return message("This is visible only in the means of steps.")
     return message("No two logged responses to one prompt show it.")
 
 
