@@ -1,13 +1,16 @@
 """The four lines of the verdict: what happened, the course, and the checkpoint to keep."""
 
 import re
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from rlreport.check import run_checks
-from rlreport.check.finding import ToldFinding
+from rlreport.check.causes import in_order
+from rlreport.check.finding import Finding, Onset, Severity, ToldFinding
 from rlreport.check.registry import BY_ID
 from rlreport.check.run import Run
 from rlreport.check.sentence import MAX_WORDS
@@ -179,3 +182,60 @@ def test_the_first_line_and_the_course_have_no_number_twice() -> None:
     numbers = re.findall(r"\d+\.\d+", verdict.what + verdict.course_sentence)
     assert len(numbers) == len(set(numbers))
     assert len(verdict.what.split()) <= MAX_WORDS
+
+
+def finding(check: str, onset: int, **changes: Any) -> Finding:
+    """Return a warning of a check, with its rank and an exact onset."""
+    values: dict[str, Any] = {
+        "id": check,
+        "severity": Severity.WARNING,
+        "rank": BY_ID[check].rank,
+        "onset": Onset(onset, onset, onset),
+    }
+    return Finding(**(values | changes))
+
+
+def leads(*findings: Finding, best_step: int | None = None) -> list[str]:
+    """Return the ids of those findings that no other explains, in the order of the report."""
+    run = Run(tables(reward=SIGN))
+    ordered = in_order(list(findings), run, best_step)
+    return [one.id for one in ordered if not one.explained_by]
+
+
+def test_what_began_before_the_checkpoint_to_keep_explains_no_loss() -> None:
+    certain = finding("entropy_collapse", 5)
+    fall = finding("watched_reward_fall", 30)
+    assert leads(certain, fall) == ["entropy_collapse"]
+    assert leads(certain, fall, best_step=20) == [
+        "watched_reward_fall",
+        "entropy_collapse",
+    ]
+
+
+def test_it_may_explain_what_is_no_loss() -> None:
+    certain = finding("diversity_collapse", 5)
+    loops = finding("entropy_collapse", 30)
+    assert leads(certain, loops, best_step=20) == ["diversity_collapse"]
+
+
+def test_the_gain_of_a_hack_does_not_excuse_it() -> None:
+    hack = finding("length_hacking", 5)
+    fall = finding("watched_reward_fall", 30)
+    assert leads(hack, fall, best_step=20)[0] == "length_hacking"
+
+
+def test_findings_that_explain_each_other_in_a_circle_have_one_root() -> None:
+    nan = finding("nan_metrics", 29, severity=Severity.CRITICAL)
+    dead = finding(
+        "reward_collapse", 30, severity=Severity.CRITICAL, facts={"kind": "dead"}
+    )
+    fall = finding("watched_reward_fall", 30, severity=Severity.CRITICAL)
+    loops = finding("loops", 30)
+    assert leads(nan, dead, fall, loops) == ["nan_metrics"]
+
+
+def test_what_was_there_from_the_first_step_has_no_later_cause() -> None:
+    hack = finding("reward_hacking_token", 8)
+    cut = finding("missing_eos", 0)
+    started = replace(cut, onset=Onset(0, 0, 0, from_start=True))
+    assert set(leads(hack, started)) == {"reward_hacking_token", "missing_eos"}

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from rlreport.check import progress
+from rlreport.check.checkpoint import HACKS, LOSSES
 from rlreport.check.finding import Finding, Rank, Severity
 from rlreport.check.registry import BY_ID
 from rlreport.check.run import Run
@@ -30,15 +31,16 @@ def in_order(findings: list[Finding], run: Run, best_step: int | None) -> list[F
             keep the run from gaining: it explains no loss, and others come first.
     """
     ranked = sorted(findings, key=lambda f: (_rank_order(f), f.severity.order))
-    causes = [one for one in ranked if not _came_before_gain(one, run, best_step)]
+    harmless = [one for one in ranked if _came_before_gain(one, run, best_step)]
     # Id of a finding -> id of that which explains it in the end, its own if none does
-    roots = {finding.id: _root(finding, causes).id for finding in ranked}
+    roots = {finding.id: _root(finding, ranked, harmless).id for finding in ranked}
     groups = []
     for top in ranked:
         if roots[top.id] == top.id:
             explained = [one for one in ranked if roots[one.id] == top.id]
             groups.append(_Group(top, explained))
-    groups.sort(key=lambda group: group.order(run, best_step))
+    last = harmless if any(map(_is_loss, ranked)) else []
+    groups.sort(key=lambda group: group.order(run, last))
     ordered: list[Finding] = []
     for group in groups:
         ordered.append(replace(group.top, explained_by=None))
@@ -54,12 +56,15 @@ class _Group(NamedTuple):
     top: Finding
     findings: list[Finding]
 
-    def order(self, run: Run, best_step: int | None) -> tuple[int, int, int, int]:
+    def order(self, run: Run, last: Sequence[Finding]) -> tuple[int, int, int, int]:
         """Return the place among the groups: the smallest comes first, of equals the earliest."""
         severity = min(finding.severity.order for finding in self.findings)
         rank = _rank_order(self.top)
         onset = self.top.onset
-        if _came_before_gain(self.top, run, best_step):
+        always = onset is None or onset.step <= run.steps[0]
+        # What was there from the start did not keep the reward from rising.
+        is_harmless = self.top.rank is Rank.CAUSE and always and progress.learned(run)
+        if is_harmless or self.top in last:
             rank = Rank.NOTE.order
         # A critical death leads before any other finding.
         first = -1 if _is_death(self.top) else severity
@@ -68,9 +73,12 @@ class _Group(NamedTuple):
 
 
 def _came_before_gain(finding: Finding, run: Run, best_step: int | None) -> bool:
-    """Return whether the run gained although the problem was there."""
+    """Return whether the run gained although the problem was there.
+
+    The gain of a hack is the problem itself.
+    """
     onset = finding.onset
-    if finding.rank is Rank.INVALID:
+    if finding.rank is Rank.INVALID or finding.id in HACKS:
         return False
     if onset is None:
         return finding.rank is Rank.CAUSE and progress.learned(run)
@@ -79,18 +87,40 @@ def _came_before_gain(finding: Finding, run: Run, best_step: int | None) -> bool
     return best_step is not None and onset.high < best_step
 
 
-def _root(finding: Finding, ranked: Sequence[Finding]) -> Finding:
-    """Return the finding that explains this one in the end, itself if none does."""
+def _is_loss(finding: Finding) -> bool:
+    """Return whether a finding is that a score is lost, and did not recover."""
+    is_serious = finding.severity is not Severity.INFO
+    return finding.id in LOSSES and finding.until is None and is_serious
+
+
+def _root(
+    finding: Finding, ranked: Sequence[Finding], harmless: Sequence[Finding]
+) -> Finding:
+    """Return the finding that explains this one in the end, itself if none does.
+
+    ``harmless``: what explains no loss.
+    """
     chain = [finding]
     while True:
-        told = _explained_by(chain[-1], ranked)
-        causes = (
-            one for one in ranked if one not in chain and _explains(one, chain[-1])
-        )
-        cause = told or next(causes, None)
+        others = [one for one in ranked if one not in chain]
+        cause = _cause_of(chain[-1], others, harmless)
         if cause is None:
             return chain[-1]
         chain.append(cause)
+
+
+def _cause_of(
+    finding: Finding, others: Sequence[Finding], harmless: Sequence[Finding]
+) -> Finding | None:
+    """Return the first of others that explains a finding, None without one."""
+    told = _explained_by(finding, others)
+    if told is not None:
+        return told
+    for other in others:
+        is_harmless = _is_loss(finding) and other in harmless
+        if not is_harmless and _explains(other, finding):
+            return other
+    return None
 
 
 def _explained_by(finding: Finding, others: Sequence[Finding]) -> Finding | None:

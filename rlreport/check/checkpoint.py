@@ -147,13 +147,14 @@ def _seems_higher(course: Course) -> bool:
 
 
 def _spoiling(findings: list[Finding]) -> list[Finding]:
-    """Return the findings that spoil a checkpoint: critical ones, without any losses of a score.
+    """Return the findings that spoil a checkpoint: critical ones, without any losses and hacks.
 
     The rest may be harmless.
     """
     critical = [one for one in findings if one.severity is Severity.CRITICAL]
     # What fell and recovered has an end.
-    falls = [one for one in findings if one.id in LOSSES and one.until is None]
+    spoiling = (*LOSSES, *HACKS)
+    falls = [one for one in findings if one.id in spoiling and one.until is None]
     return critical or falls
 
 

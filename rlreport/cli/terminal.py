@@ -123,7 +123,8 @@ def short_verdict_lines(
 ) -> list[str]:
     """Return up to ``most`` lines in a language: the verdict in four, findings, what was not run.
 
-    Serious findings that no other explains come first, notes last. A line counts those that have no line of their own.
+    Serious findings that nothing explains come first, notes last. A line counts those that have no
+    line of their own.
     """
     from rlreport.check.four_lines import aligned, four_lines
 
