@@ -242,7 +242,9 @@ def test_the_checkpoint_and_the_dates_of_findings_are_those_of_findings_json(
         for step in re.findall(r"Keep step ([\d,]+)", text):
             assert whole(step) == keep, (output, step)
         for finding in truth.content["findings"]:
-            pattern = re.escape(finding["title"].rstrip(".")) + r"\W+[Ss]ince step ([\d,]+)"
+            pattern = (
+                re.escape(finding["title"].rstrip(".")) + r"\W+[Ss]ince step ([\d,]+)"
+            )
             for step in re.findall(pattern, text):
                 assert whole(step) == finding["onset"]["step"], (output, finding["id"])
                 dated += 1
