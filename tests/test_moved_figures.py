@@ -168,6 +168,38 @@ def test_the_line_has_the_numbers_of_the_courses_and_what_recovered():
     assert words.endswith(f"; steps {BREAK}–{BREAK + 11}: reward 0, recovered.")
 
 
+def test_a_quantity_is_told_with_levels_of_its_course_only():
+    run = run_of(broken(0, 0.2, 0.9), **{"aux/odd": broken(1, 2.0, 5.0)})
+    found = moved(run, lead())
+    reward = found.figures[names(found).index("reward")]
+    boundary = replace(reward.move, before=0.4, after=0.7, is_event=False)
+    others = [one for one in found.figures if one is not reward]
+    figures = (reward._replace(move=boundary), *others)
+    assert "reward" in str(moved_in_words(found))
+    assert "reward" not in str(moved_in_words(replace(found, figures=figures)))
+
+
+def test_a_climb_from_a_low_is_told_from_the_first_level_or_with_the_steps_of_the_low():
+    low = np.where(np.arange(STEPS) < 10, 1.2, 0.3)
+    far = broken(2, 0.0, 9.0) + low
+    back = broken(3, 0.0, 0.6) + low
+    words = {}
+    for name, entropy in (("far", far), ("back", back)):
+        run = run_of(broken(0, 0.9, 0.1), entropy=entropy)
+        words[name] = str(moved_in_words(moved(run, lead())))
+    assert "entropy × 7." in words["far"]
+    assert "entropy 0.30 (steps " in words["back"]
+    assert "→ 0.90" in words["back"]
+
+
+def test_a_wide_interval_that_ends_before_the_onset_is_not_around_it():
+    onset = Onset(60, 20, 60)
+    slow = np.interp(np.arange(STEPS), [0, 20, 40, 79], [1.0, 1.0, 3.0, 3.0])
+    run = run_of(broken(0, 0.9, 0.1, at=60), **{"aux/odd": slow + noisy(1, 0.0)})
+    found = moved(run, replace(lead(60), onset=onset))
+    assert not found.figures[names(found).index("aux/odd")].is_near
+
+
 def test_the_checkpoint_is_a_rule_unless_it_is_the_last_one():
     run = collapsed(**{"aux/odd": broken(1, 2.0, 5.0)})
     assert moved(run, lead(), BREAK - 1).keep == BREAK - 1

@@ -230,6 +230,28 @@ def test_each_step_in_a_text_is_one_of_a_level_an_event_or_a_finding(outputs, tr
     assert not unknown
 
 
+def test_the_checkpoint_and_the_dates_of_findings_are_those_of_findings_json(
+    outputs, truth
+):
+    if outputs.language != "en":
+        pytest.skip("the patterns are English")
+    keep = truth.content["verdict"]["keep_step"]
+    dated = 0
+    for output, lines in lines_by_output(outputs):
+        text = " ".join(" ".join(lines).split())
+        for step in re.findall(r"Keep step ([\d,]+)", text):
+            assert whole(step) == keep, (output, step)
+        for finding in truth.content["findings"]:
+            pattern = (
+                re.escape(finding["title"].rstrip(".")) + r"\W+[Ss]ince step ([\d,]+)"
+            )
+            for step in re.findall(pattern, text):
+                assert whole(step) == finding["onset"]["step"], (output, finding["id"])
+                dated += 1
+    has_dates = any(finding["onset"] for finding in truth.content["findings"])
+    assert dated >= 4 or not has_dates
+
+
 def test_the_name_of_validation_is_validation(outputs):
     for output, lines in lines_by_output(outputs):
         for line in lines:

@@ -106,8 +106,9 @@ _CLOSER = higher(SettingKind.KL) + lower(SettingKind.STEP_SIZE)
         "start": "KL to the reference is {kl:short} nats per response from the first step on",
         "start_token": "KL to the reference is {kl_token:short} nats per token from the first "
         "step on",
-        "ended": "KL to the reference averages {kl:short} nats per response",
-        "ended_token": "KL to the reference averages {kl_token:short} nats per token",
+        "ended": "KL to the reference rises to {kl:short} nats per response and comes back",
+        "ended_token": "KL to the reference rises to {kl_token:short} nats per token and comes "
+        "back",
     },
     why="Far from the reference policy, the reward model scores text unlike its training data. A "
     "KL that is high from the first step on means that the reference is another model.",
