@@ -77,6 +77,8 @@ class Claim(NamedTuple):
 def clauses_of(text: str) -> list[str]:
     """Split a text into clauses, whose numbers belong to their own quantities only."""
     flat = " ".join(text.split())
+    # The description of a small chart is about one figure.
+    flat = flat.replace("; lowest", ", lowest")
     parts = []
     for part in re.split(r"[;；。]\s*|\.(?=\s|$)\s*|，(?=自)", flat):
         # Items of what moved, of which each has its own name
