@@ -136,8 +136,11 @@ def _unit(clause: str, number: re.Match[str]) -> str:
         r"per (token|response) \((?:warning|critical)\): $|per (token|response)[^:]*: $",
         clause[: number.start()],
     )
+    of_kl = re.search(
+        r"每(?:个|条)(词元|回复)的 KL（[^）]*）：$", clause[: number.start()]
+    )
     word = ""
-    for match in (after, before, named):
+    for match in (after, before, named, of_kl):
         if match and not word:
             word = next(group for group in match.groups() if group)
     return {"词元": "token", "回复": "response"}.get(word, word)
