@@ -77,6 +77,8 @@ class Claim(NamedTuple):
 def clauses_of(text: str) -> list[str]:
     """Split a text into clauses, whose numbers belong to their own quantities only."""
     flat = " ".join(text.split())
+    # The description of a small chart is about one figure.
+    flat = flat.replace("; lowest", ", lowest")
     parts = []
     for part in re.split(r"[;；。]\s*|\.(?=\s|$)\s*|，(?=自)", flat):
         # Items of what moved, of which each has its own name
@@ -134,8 +136,11 @@ def _unit(clause: str, number: re.Match[str]) -> str:
         r"per (token|response) \((?:warning|critical)\): $|per (token|response)[^:]*: $",
         clause[: number.start()],
     )
+    of_kl = re.search(
+        r"每(?:个|条)(词元|回复)的 KL（[^）]*）：$", clause[: number.start()]
+    )
     word = ""
-    for match in (after, before, named):
+    for match in (after, before, named, of_kl):
         if match and not word:
             word = next(group for group in match.groups() if group)
     return {"词元": "token", "回复": "response"}.get(word, word)

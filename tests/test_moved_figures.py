@@ -169,8 +169,8 @@ def test_the_line_has_the_numbers_of_the_courses_and_what_recovered():
 
 
 def test_a_quantity_is_told_with_levels_of_its_course_only():
-    run = run_of(broken(0, 0.2, 0.9), **{"aux/odd": broken(1, 2.0, 5.0)})
-    found = moved(run, lead())
+    odd = broken(1, 2.0, 5.0)
+    found = moved(run_of(broken(0, 0.2, 0.9), odd=odd), lead())
     reward = found.figures[names(found).index("reward")]
     boundary = replace(reward.move, before=0.4, after=0.7, is_event=False)
     others = [one for one in found.figures if one is not reward]
@@ -194,10 +194,11 @@ def test_a_climb_from_a_low_is_told_from_the_first_level_or_with_the_steps_of_th
 
 def test_a_wide_interval_that_ends_before_the_onset_is_not_around_it():
     onset = Onset(60, 20, 60)
-    slow = np.interp(np.arange(STEPS), [0, 20, 40, 79], [1.0, 1.0, 3.0, 3.0])
-    run = run_of(broken(0, 0.9, 0.1, at=60), **{"aux/odd": slow + noisy(1, 0.0)})
+    steps = np.arange(STEPS)
+    slow = 1.0 + np.clip((steps - 20) / 10, 0.0, 2.0)
+    run = run_of(broken(0, 0.9, 0.1, at=60), slow=slow)
     found = moved(run, replace(lead(60), onset=onset))
-    assert not found.figures[names(found).index("aux/odd")].is_near
+    assert not found.figures[names(found).index("slow")].is_near
 
 
 def test_the_checkpoint_is_a_rule_unless_it_is_the_last_one():
