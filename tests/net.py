@@ -59,11 +59,15 @@ LISTS_CHECKS = "healthy"
 CHECK_LISTS = ("passed", "not_run")
 """Fields of findings.json that name each check that found nothing or could not run."""
 
-CHECKS_PART = re.compile(r'<details class="checks">.*?</details>', re.DOTALL)
-"""The part of an overview that names them."""
+CHECKS_PART = re.compile(
+    r'<section class="list table" data-table="checks">.*?</section>', re.DOTALL
+)
+"""The table of a data page that names them."""
 
-CHECKS_COUNTED = re.compile(r"^\d+ (?:checks? passed|项检查通过).*$", re.MULTILINE)
-"""The line of mails and Markdown that counts them."""
+CHECKS_COUNTED = re.compile(
+    r"^\d+ (?:checks? found nothing|项检查未发现).*$", re.MULTILINE
+)
+"""The line that counts them."""
 
 Texts = dict[str, str]
 

@@ -382,6 +382,7 @@ def findings(*ids: str) -> list[Finding]:
 # Values of all placeholders in the titles of these findings
 WORDS: dict[str, Fact] = {
     **dict.fromkeys(("start", "end", "share", "before"), 1.0),
+    **dict.fromkeys(("early", "late"), (0, 2)),
     "kind": "level",
 }
 

@@ -39,6 +39,7 @@ from tests.printed_numbers import (
     steps_named,
     whole,
 )
+from tests.running import in_ci
 from tests.running import rlreport as command
 
 # Key figure -> its quantity
@@ -123,7 +124,12 @@ def made_once(factory: pytest.TempPathFactory, name: str, language: str = "en") 
     return once(factory, f"numbers_{name}_{language}", build)
 
 
-@pytest.fixture(scope="module", params=[*RUNS, *(f"{name}-zh" for name in CHINESE)])
+FAST = ("validation_falls", "dead", "parts", "metrics_alone-zh")
+ALL = (*RUNS, *(f"{name}-zh" for name in CHINESE))
+IN_CI = [name for name in ALL if name not in FAST]
+
+
+@pytest.fixture(scope="module", params=[*FAST, *in_ci(*IN_CI)])
 def outputs(request, tmp_path_factory) -> Outputs:
     name, _, chinese = request.param.partition("-")
     language = chinese or "en"
