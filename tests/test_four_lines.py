@@ -85,7 +85,7 @@ def test_the_lines_are_in_the_same_order_and_one_without_text_is_left_out() -> N
 
 def test_the_evidence_has_the_pair_and_counts_the_other_examples() -> None:
     text = evidence_text(VERDICT)
-    assert text.startswith("step 9, response 4: 'fine' → ")
+    assert text.startswith("step 2, response 7: 'fine' → step 9, response 4: ")
     assert "\x1b" not in text, "an excerpt is a literal"
     assert text.endswith("(1 more example)")
 
@@ -93,7 +93,7 @@ def test_the_evidence_has_the_pair_and_counts_the_other_examples() -> None:
 def test_a_run_without_a_finding_to_show_has_a_pair_of_its_own() -> None:
     healthy = Verdict("healthy", response_count=8, pair=AFTER, what="Healthy.")
     assert shown_example(healthy) == AFTER
-    assert evidence_text(healthy).startswith("step 9, response 4: 'fine' → ")
+    assert evidence_text(healthy).startswith("step 2, response 7: 'fine' → step 9")
     view = verdict_view(healthy, Addresses(steps=frozenset({2, 9})))
     assert view.evidence.example is not None
     assert view.evidence.example.link.href == "steps/9.html#r=4"

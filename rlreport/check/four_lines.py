@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from rlreport.check.finding import REFERENCE_REWARD, Example, Finding
@@ -131,19 +132,20 @@ def evidence_text(verdict: Verdict) -> str:
 
 
 def example_text(example: Example) -> str:
-    """Return a line such as ``step 12, response 3: 'fine' → 'aaaa'``, excerpts as literals.
+    """Return a line such as ``step 12, response 3: 'aaaa'``, excerpts as literals.
 
-    The first excerpt is of a response from before the onset, if there is one. Without an excerpt,
-    as of a redacted run, the line ends with the value for which the response was chosen.
+    If there is a response from before the onset, it comes first, followed by an arrow. Without an
+    excerpt, as of a redacted run, the line ends with the value for which the response was chosen.
     """
     where = place_text(example)
     if example.excerpt is None:
         value = example_value(example)
         return message("{where}: {text}", where=where, text=value) if value else where
-    text = repr(example.excerpt)
-    if example.before and example.before.excerpt is not None:
-        text = f"{example.before.excerpt!r} → {text}"
-    return message("{where}: {text}", where=where, text=text)
+    shown = message("{where}: {text}", where=where, text=repr(example.excerpt))
+    if example.before is None or example.before.excerpt is None:
+        return shown
+    before = example_text(replace(example.before, before=None))
+    return message("{before} → {after}", before=before, after=shown)
 
 
 def place_text(example: Example) -> str:
