@@ -102,7 +102,7 @@ def test_a_notebook_shows_the_last_line_of_the_cell(work: Path) -> None:
         recipe("Notebooks", "python").rstrip() + "\nprint(report._repr_html_())", work
     )
     assert "Broken: “🎉” appears in 98% of responses" in shown
-    assert "The reward rose from 0.48 to 4.0." in shown
+    assert "The reward rose from 0.48 (steps 0–2) to 4.0 (steps 58–59)." in shown
 
 
 def programs(work: Path, **scripts: str) -> dict[str, str]:
