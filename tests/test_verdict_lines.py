@@ -13,7 +13,7 @@ from rlreport.check.causes import in_order
 from rlreport.check.finding import Finding, Onset, Severity, ToldFinding
 from rlreport.check.registry import BY_ID
 from rlreport.check.run import Run
-from rlreport.check.sentence import MAX_WORDS
+from rlreport.check.sentence import MAX_WORDS, headline
 from rlreport.check.verdict import Verdict
 from tests.tables_builder import INDEX, SIGN, STEP, STEPS, make_tables, tables
 
@@ -125,6 +125,13 @@ def test_a_run_of_two_steps_does_not_tell_which_checkpoint_is_best() -> None:
     verdict = run_checks(make_tables({"step": step, "reward": SIGN[FEW]}))
     assert verdict.next == "The log does not tell which checkpoint is best."
     assert verdict.checkpoint.why == "its steps are too few"
+
+
+def test_the_verdict_in_a_few_words_is_no_advice_where_the_gain_is_the_format() -> None:
+    learned = run_checks(tables(reward=RISING, kl_k1=0.1))
+    course = learned.courses["reward"]
+    assert headline(replace(learned, right_answers=course)) == headline(learned)
+    assert headline(learned) == "Healthy"
 
 
 def test_what_may_be_noise_names_no_checkpoint() -> None:

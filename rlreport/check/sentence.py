@@ -251,8 +251,6 @@ def headline(verdict: Verdict) -> str:
         return _dated(lead, lead.name, verdict, lasting)
     if verdict.level == "unjudged":
         return _why_not_judged(verdict)
-    if verdict.right_answers is not None:
-        return message("Compare with a baseline whose prompt shows the answer format.")
     if verdict.level == "unclear":
         return message("Unclear: no clear learning")
     return _level_words(verdict)
