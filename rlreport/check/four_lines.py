@@ -92,7 +92,7 @@ def other_examples(verdict: Verdict) -> str:
 
 def why_no_example(verdict: Verdict) -> str:
     """Return why the verdict has no example to show."""
-    lead = next((one for one in verdict.findings if one.id == verdict.lead), None)
+    lead = verdict.leading
     if lead and lead.unseen:
         return lead.unseen_text
     if not verdict.response_count:

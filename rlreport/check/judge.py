@@ -258,9 +258,9 @@ def _result_of(
     finding = whole.finding
     if check.event and finding and finding.onset and finding.onset.high < death.onset:
         return whole
-    part = run.between(int(run.steps[0]), death.onset)
     if finding and finding.until is not None and finding.until < death.onset:
         return whole
+    part = run.between(int(run.steps[0]), death.onset)
     before = _run_check(check, part, start)
     if before.finding is None:
         return whole if finding is None else _of_death(whole, finding, death, run)

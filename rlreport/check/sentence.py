@@ -121,7 +121,7 @@ def _told(finding: Finding, sample_note: str, advice: Advice) -> ToldFinding:
 
 def with_sentence(verdict: Verdict) -> Verdict:
     """Return the verdict with its four lines, and all of it as one ``sentence``."""
-    lead = _lead_of(verdict)
+    lead = verdict.leading
     keep = checkpoint_sentence(verdict)
     if lead is None:
         what, course = _without_lead(verdict)
@@ -140,13 +140,6 @@ def with_sentence(verdict: Verdict) -> Verdict:
         next=sentences([_advice_of(lead, verdict), keep]),
         sentence=sentences([what, course, keep]),
     )
-
-
-def _lead_of(verdict: Verdict) -> ToldFinding | None:
-    for finding in verdict.findings:
-        if finding.id == verdict.lead:
-            return finding
-    return None
 
 
 def checkpoint_sentence(verdict: Verdict) -> str:
@@ -245,7 +238,7 @@ def _is_short(text: str) -> bool:
 
 def headline(verdict: Verdict) -> str:
     """Return the verdict in a few words ("Broken: reward collapse since step 40")."""
-    lead = _lead_of(verdict)
+    lead = verdict.leading
     if lead is not None:
         lasting = translatable("{level}: {what} since step {step}")
         return _dated(lead, lead.name, verdict, lasting)

@@ -94,6 +94,14 @@ class Judged(Generic[F]):
         """Step of the checkpoint to keep, None if none is named."""
         return self.checkpoint.step
 
+    @property
+    def leading(self) -> F | None:
+        """The most important finding, None if there is no warning or critical finding."""
+        for finding in self.findings:
+            if finding.id == self.lead:
+                return finding
+        return None
+
     def reaches(self, severity: str) -> bool:
         """Return whether any finding that is not muted has this severity or a worse one."""
         least = Severity(severity).order

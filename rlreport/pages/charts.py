@@ -34,7 +34,7 @@ def _page_charts(report: RunReport) -> PageCharts:
     """Return the charts, of which only the lead finding, the most important, is marked."""
     run = report.run
     verdict = run.verdict
-    lead = [finding for finding in verdict.findings if finding.id == verdict.lead]
+    lead = [] if verdict.leading is None else [verdict.leading]
     focus = focus_of_report(report)
     charts = overview_charts(run.tables, lead, list(verdict.courses.values()), focus)
     ordered = arranged(charts, verdict.findings, verdict.lead)

@@ -19,13 +19,12 @@ def moved_of(report: RunReport) -> MovedFigures:
 def _moved_of(report: RunReport) -> MovedFigures:
     run = report.run
     verdict = run.verdict
-    lead = next((one for one in verdict.findings if one.id == verdict.lead), None)
     courses = list(verdict.courses.values())
     # Key figures have further courses, which need not be read again.
     known = {course.column for course in courses}
     courses += [one for _, one in run_courses(report) if one.column not in known]
     tables = run.tables.without_step_in_progress()
-    return moved_figures(Run(tables), courses, lead, verdict.keep_step)
+    return moved_figures(Run(tables), courses, verdict.leading, verdict.keep_step)
 
 
 def moved_steps(report: RunReport, moved: MovedFigures) -> Steps:

@@ -284,7 +284,7 @@ def _step_badges(run: JudgedRun, step: int, *, is_incomplete: bool) -> list[str]
         badges.append(message("incomplete"))
     if step == run.tables.in_progress:
         badges.append(message("in progress"))
-    for finding in run.verdict.findings:
-        if finding.id == run.verdict.lead and step in finding.steps:
-            badges.append(finding.name)
+    lead = run.verdict.leading
+    if lead is not None and step in lead.steps:
+        badges.append(lead.name)
     return badges
