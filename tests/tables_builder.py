@@ -220,6 +220,15 @@ def title(finding: Finding) -> str:
     return BY_ID[finding.id].format_title(finding.facts)
 
 
+def evaluated(scores: Sequence[float]) -> Tables:
+    """Make a run with these scores of validation, one each ten steps, and a reward that stays."""
+    step = np.arange(10 * len(scores) - 9)
+    metrics = pd.DataFrame({"step": step, "val/accuracy": np.nan})
+    metrics.loc[::10, "val/accuracy"] = scores
+    rewards = np.tile([0.0, 0.0, 1.0, 1.0], len(step))
+    return make_tables({"step": np.repeat(step, 4), "reward": rewards}, metrics=metrics)
+
+
 def moved(first: float, last: float) -> Any:
     """Return a figure that is ``first`` until the last window, then ``last``."""
     return np.where(STEP < STEPS - WINDOW, first, last).astype(float)

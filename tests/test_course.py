@@ -32,7 +32,7 @@ from rlreport.summarise.run import summarise
 from rlreport.text.language import ENGLISH
 from tests.reading import read, write
 from tests.schemas import validate
-from tests.tables_builder import make_tables
+from tests.tables_builder import evaluated, make_tables
 from tests.test_compare import comparison_json, write_graded
 
 STEPS = 50
@@ -233,15 +233,7 @@ def test_three_spikes_are_no_event_and_no_change() -> None:
 def test_the_best_checkpoint_is_kept_where_validation_slipped(
     end: list[int], keep: int
 ) -> None:
-    scores = np.array([20, 30, 38, 46, *end]) / 100
-    step = np.arange(10 * len(scores) - 9)
-    metrics = pd.DataFrame({"step": step, "val/accuracy": np.nan})
-    metrics.loc[::10, "val/accuracy"] = scores
-    reward = {
-        "step": np.repeat(step, 4),
-        "reward": np.tile([0.0, 0.0, 1.0, 1.0], len(step)),
-    }
-    tables = make_tables(reward, metrics=metrics)
+    tables = evaluated([score / 100 for score in (20, 30, 38, 46, *end)])
     verdict = run_checks(tables)
     assert verdict.keep_step == keep
     slipped = (

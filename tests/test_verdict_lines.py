@@ -5,7 +5,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from rlreport.check import run_checks
@@ -15,7 +14,15 @@ from rlreport.check.registry import BY_ID
 from rlreport.check.run import Run
 from rlreport.check.sentence import MAX_WORDS, headline
 from rlreport.check.verdict import Verdict
-from tests.tables_builder import INDEX, SIGN, STEP, STEPS, make_tables, tables
+from tests.tables_builder import (
+    INDEX,
+    SIGN,
+    STEP,
+    STEPS,
+    evaluated,
+    make_tables,
+    tables,
+)
 
 # A reward of 0 and 1, half of each, whose share of 1 is 0.1 at first and 0.9 in the last step
 RISING = (INDEX % 100 < 10 + 2 * STEP).astype(float)
@@ -148,14 +155,7 @@ def test_where_validation_fell_its_best_checkpoint_is_kept_even_if_the_gain_is_l
     None
 ):
     scores = [50.8, 56.2, 54.8, 46.0, 32.0, 35.0, 9.0, 28.0, 30.0, 18.0, 35.0]
-    step = np.arange(10 * len(scores) - 9)
-    metrics = pd.DataFrame({"step": step, "val/accuracy": np.nan})
-    metrics.loc[::10, "val/accuracy"] = scores
-    reward = {
-        "step": np.repeat(step, 4),
-        "reward": np.tile([0.0, 0.0, 1.0, 1.0], len(step)),
-    }
-    verdict = run_checks(make_tables(reward, metrics=metrics))
+    verdict = run_checks(evaluated(scores))
     assert verdict.lead == "watched_reward_fall"
     assert verdict.what.startswith("Warning: validation falls from 56% to ")
     assert verdict.keep_step in (10, 20)

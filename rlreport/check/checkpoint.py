@@ -147,9 +147,9 @@ def _seems_higher(course: Course) -> bool:
 
 
 def _spoiling(findings: list[Finding]) -> list[Finding]:
-    """Return the findings that spoil a checkpoint: critical ones, without any losses and hacks.
+    """Return the findings that spoil a checkpoint: the critical ones or else losses and hacks.
 
-    The rest may be harmless.
+    Other warnings may be harmless.
     """
     critical = [one for one in findings if one.severity is Severity.CRITICAL]
     # What fell and recovered has an end.
