@@ -172,6 +172,7 @@ def test_rewards_of_the_runs_are_curves_of_one_chart(runs, tmp_path):
     hostile["reward"]["values"][:5] = [None, "x", 1e308, -1e308, "[]"]
     (tmp_path / "runs/run:0#<i>/data/report.json").write_text(json.dumps(hostile))
     rlreport.index(tmp_path / "runs", tmp_path / "runs/index.html")
+    rlreport.index(runs, runs / "index.html")
     for page in (runs / "index.html", tmp_path / "runs/index.html"):
         chart = chart_of(page.read_text())
         names = {html.unescape(text) for text in texts_of(chart)}
