@@ -23,9 +23,16 @@ from rlreport.errors import (
 )
 from rlreport.figures.ragged import Ints
 from rlreport.formats.metric_rows import STEP_KEYS, TEXT_KEYS, Record, is_event
-from rlreport.metrics import readers
+from rlreport.metrics import (
+    console_files,
+    csv_files,
+    json_files,
+    lines,
+    trackers,
+    wandb_file,
+)
 from rlreport.metrics.consoles import has_steps
-from rlreport.metrics.readers import UnusedRows
+from rlreport.metrics.lines import UnusedRows
 from rlreport.metrics.starts import start_notes
 from rlreport.metrics.table import MAX_BROKEN, MAX_METRICS, MAX_STEPS, MetricsTable
 from rlreport.read.lines import DAMAGED
@@ -154,7 +161,7 @@ def _mlflow_source(folder: Path) -> MetricsSource:
     with suppress(OSError):  # a run without a name
         text = (run_folder / "tags" / "mlflow.runName").read_text("utf-8", "replace")
         name = text[:_MAX_RUN_NAME].strip()
-    read = partial(readers.mlflow_records, folder)
+    read = partial(trackers.mlflow_records, folder)
     return MetricsSource(folder, read, name or run_folder.name)
 
 
@@ -169,31 +176,31 @@ def _files_of(path: Path, root: Path) -> list[MetricsSource]:
     # Of a file with several runs, each source reads the rows of one.
     if kind == ".db":
         with _unreadable(path):
-            names = readers.trackio_runs(path)
+            names = trackers.trackio_runs(path)
         return [
             MetricsSource(path, partial(read, run=name), name or run) for name in names
         ]
     if kind == ".csv":
         with _unreadable(path):
-            names = readers.csv_runs(path)
+            names = csv_files.csv_runs(path)
         if names:  # the table has several runs
             return [
                 MetricsSource(path, partial(read, run=name), name or run)
                 for name in names
             ]
     if kind == ".wandb":
-        return [MetricsSource(path, read, readers.wandb_run(path))]
+        return [MetricsSource(path, read, wandb_file.wandb_run(path))]
     return [MetricsSource(path, read, run)]
 
 
 _READERS: dict[str, Callable[..., Iterator[Record]]] = {
-    "events": readers.tensorboard_records,
-    ".csv": readers.csv_records,
-    ".db": readers.trackio_records,
-    ".wandb": readers.wandb_records,
-    ".jsonl": readers.json_line_records,
-    ".json": readers.json_records,
-    "console": readers.console_records,
+    "events": trackers.tensorboard_records,
+    ".csv": csv_files.csv_records,
+    ".db": trackers.trackio_records,
+    ".wandb": wandb_file.wandb_records,
+    ".jsonl": json_files.json_line_records,
+    ".json": json_files.json_records,
+    "console": console_files.console_records,
 }
 
 
@@ -234,11 +241,11 @@ def _has_metrics(path: Path, kind: str) -> bool:
         case "events":
             return path.name.startswith(f"{EVENTS}.")
         case ".db":
-            return bool(readers.trackio_runs(path))
+            return bool(trackers.trackio_runs(path))
         case ".wandb":
             return path.name.startswith("run-")
         case ".json":
-            return next(readers.json_records(path, UnusedRows()), None) is not None
+            return next(json_files.json_records(path, UnusedRows()), None) is not None
         case "console":
             with path.open("rb") as stream:
                 return has_steps(stream.read(_PEEK))
@@ -248,14 +255,14 @@ def _has_metrics(path: Path, kind: str) -> bool:
 
 def _is_table(path: Path, kind: str) -> bool:
     """Return whether a .jsonl begins with an event, or a .csv with names and a row of numbers."""
-    with closing(readers.lines_of(path, _LONGEST_HEAD)) as lines:
-        first = next(lines, b"")
-        second = next(lines, b"")
+    with closing(lines.lines_of(path, _LONGEST_HEAD)) as head:
+        first = next(head, b"")
+        second = next(head, b"")
     if kind == ".jsonl":
         return is_event(load_json(first, "replace"))
-    separator = readers.csv_separator(first)
-    names = readers.csv_cells(first, separator)
-    cells = readers.csv_cells(second, separator)
+    separator = csv_files.csv_separator(first)
+    names = csv_files.csv_cells(first, separator)
+    cells = csv_files.csv_cells(second, separator)
     # A table of rollouts has columns of texts.
     if len(cells) != len(names) or not TEXT_KEYS.isdisjoint(names):
         return False
@@ -268,7 +275,7 @@ def _is_table(path: Path, kind: str) -> bool:
 
 
 def _is_number(cell: str) -> bool:
-    return readers.number(cell or "nan") is not None
+    return lines.number(cell or "nan") is not None
 
 
 @dataclass(slots=True)

@@ -1,0 +1,205 @@
+"""Read trainer metrics from CSV files and the tables that W&B exports."""
+
+from __future__ import annotations
+
+import codecs
+import csv
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import NamedTuple
+
+from rlreport.errors import UnusableInputError
+from rlreport.fields import LARGEST_STEP
+from rlreport.formats.metric_rows import (
+    KIND_KEYS,
+    NO_METRICS,
+    STEP_KEYS,
+    Record,
+    counters_of,
+    prefixed,
+)
+from rlreport.metrics.lines import (
+    CELLS,
+    REST,
+    STEP,
+    UnusedRows,
+    lines_of,
+    number,
+)
+from rlreport.system.documents import (
+    MAX_COLUMNS,
+    MAX_LINE,
+    LimitError,
+)
+from rlreport.text.messages import message
+
+# Columns that may name the run of a row, most preferred first
+RUN_KEYS = ("run", "run_id", "run_name", "experiment")
+MAX_RUNS = 200  # Maximum number of runs in a CSV file, which is read once for each
+
+# The default of 131,072 characters is less than a line may have.
+csv.field_size_limit(MAX_LINE)
+
+
+class _Columns(NamedTuple):
+    """Which columns of a CSV file to read: names, and indices into the cells of a row."""
+
+    names: list[str]
+    step: int
+    kind: int | None  # of the kind of event, such as ``eval``
+    run: int | None  # of the run's name; None to read all rows
+    metrics: dict[int, str]
+    counters: dict[str, int]  # such as ``epoch``
+
+    @classmethod
+    def of(cls, names: list[str], run: str) -> _Columns | None:
+        """Return the columns of ``run`` (or, if "", of all rows); None without a step.
+
+        ``names`` is the header of the table.
+        """
+        step = _first_index(names, STEP_KEYS)
+        if step is None:
+            return None
+        kind = next((i for i, name in enumerate(names) if name in KIND_KEYS), None)
+        run_column = _first_index(names, RUN_KEYS) if run else None
+        # Without a column of runs, the names of columns begin with the run.
+        run_in_names = run if run_column is None else ""
+        metrics = csv_metrics(names, run_in_names)
+        if run_column is not None:
+            metrics.pop(run_column, None)
+        counters = {name: names.index(name) for name in NO_METRICS.intersection(names)}
+        return cls(
+            names=names,
+            step=step,
+            kind=kind,
+            run=run_column,
+            metrics=metrics,
+            counters=counters,
+        )
+
+    def numbers(self, cells: list[str], step: float) -> dict[str, float]:
+        """Return the metrics and counters of a row that are numbers, as those of an event."""
+        kind = "" if self.kind is None else _cell(cells, self.kind).lower()
+        values = {
+            prefixed(kind, name): number(cells[index])
+            for index, name in self.metrics.items()
+            if index < len(cells)  # a row may be short
+        }
+        event = {name: number(_cell(cells, i)) for name, i in self.counters.items()}
+        values |= counters_of({self.names[self.step]: step, **event})
+        return {name: value for name, value in values.items() if value is not None}
+
+
+def _cell(cells: list[str], index: int) -> str:
+    """Return a cell of a row, "" if the row is too short."""
+    return cells[index] if index < len(cells) else ""
+
+
+def _first_index(names: list[str], keys: Iterable[str]) -> int | None:
+    """Return the index of the first of ``keys`` that is a column."""
+    for key in keys:
+        if key in names:
+            return names.index(key)
+    return None
+
+
+def csv_records(path: Path, unused: UnusedRows, run: str = "") -> Iterator[Record]:
+    """Yield the metrics of a CSV file; cells are separated by commas, semicolons or tabs.
+
+    With ``run``, read only its rows, or its columns "RUN - METRIC", as W&B exports charts.
+    """
+    lines = lines_of(path, unused=unused)
+    header = next(lines, b"")
+    if header.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise UnusableInputError(f"{path.name}: encoded as UTF-16; save it as UTF-8")
+    separator = csv_separator(header)
+    names = csv_cells(header, separator)
+    if len(names) > MAX_COLUMNS:
+        raise LimitError(message("more than {most:count} columns", most=MAX_COLUMNS))
+    columns = _Columns.of(names, run)
+    if columns is None:
+        raise UnusableInputError(
+            f"{path.name}: not a metrics table, as no column is named step"
+        )
+    for line, cells in _csv_rows(lines, separator, unused):
+        step = number(_cell(cells, columns.step))
+        # Of too many cells, it is not clear to which columns they belong.
+        if len(cells) > len(names):
+            unused.add(CELLS, line)
+        elif step is None or not step.is_integer() or abs(step) > LARGEST_STEP:
+            unused.add(STEP, line)
+        elif columns.run is None or _cell(cells, columns.run) == run:
+            yield int(step), columns.numbers(cells, step)
+
+
+def _csv_rows(
+    lines: Iterator[bytes], separator: str, unused: UnusedRows
+) -> Iterator[tuple[int, list[str]]]:
+    """Yield (line number, cells) of each nonempty row; a row may span several lines."""
+    texts = (line.decode("utf-8", "replace") + "\n" for line in lines)
+    rows = csv.reader(texts, delimiter=separator, strict=True)
+    line = 2  # line 1 is the header, which ``rows`` does not count
+    try:
+        for cells in rows:
+            if any(cells):
+                yield line, cells
+            line = rows.line_num + 2  # the first line of the next row
+    except csv.Error:  # such as an unclosed quotation mark
+        unused.add(REST, line)
+
+
+def csv_separator(header: bytes) -> str:
+    return max(",;\t", key=header.decode("utf-8", "replace").count)
+
+
+def csv_cells(line: bytes, separator: str) -> list[str]:
+    """Return the cells of one line of a CSV file as text, [] if it is malformed."""
+    text = line.decode("utf-8-sig", "replace").strip("\r\n")
+    try:
+        return next(csv.reader([text], delimiter=separator), [])
+    except csv.Error:  # such as a carriage return within the line
+        return []
+
+
+def csv_runs(path: Path) -> list[str]:
+    """Return the runs in columns "RUN - METRIC", or in a column of RUN_KEYS if several; else []."""
+    with closing(lines_of(path)) as lines:
+        header = next(lines, b"")
+        separator = csv_separator(header)
+        names = csv_cells(header, separator)
+        metrics = [name for name in names if name not in NO_METRICS]
+        if metrics and all(" - " in name for name in metrics):
+            return sorted({name.rpartition(" - ")[0] for name in metrics})
+        column = _first_index(names, RUN_KEYS)
+        if column is None or len(names) > MAX_COLUMNS:
+            return []
+        runs: set[str] = set()
+        for _, cells in _csv_rows(lines, separator, UnusedRows()):
+            run = _cell(cells, column)
+            if run:
+                runs.add(run)
+            if len(runs) > MAX_RUNS:
+                raise LimitError(message("more than {most:count} runs", most=MAX_RUNS))
+    return sorted(runs) if len(runs) > 1 else []
+
+
+def csv_metrics(names: list[str], run: str) -> dict[int, str]:
+    """Return the index of each column with a metric -> name of the metric.
+
+    With ``run``, these are the columns "RUN - METRIC". W&B exports a metric with its extremes, as
+    METRIC__MIN and METRIC__MAX; these are left out.
+    """
+    metrics: dict[int, str] = {}
+    for index, name in enumerate(names):
+        if not name or name in NO_METRICS or name in KIND_KEYS:
+            continue
+        base, _, end = name.rpartition("__")
+        if end in ("MIN", "MAX") and base in names:
+            continue
+        owner, separator, metric = name.rpartition(" - ")
+        if not run:
+            metrics[index] = name
+        elif separator and owner == run:
+            metrics[index] = metric
+    return metrics

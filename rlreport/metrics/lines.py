@@ -1,0 +1,103 @@
+"""Lines of files of metrics, and counts of those that cannot be used."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Generator, Iterable
+from itertools import pairwise
+from pathlib import Path
+
+from rlreport.read.lines import ByteRange, Lines
+from rlreport.read.listing import COMPRESSIONS
+from rlreport.system.documents import (
+    MAX_LINE,
+    LimitError,
+)
+from rlreport.system.stores import Source
+from rlreport.tables import Note, NoteKind
+from rlreport.text.messages import message, translatable
+
+# Why rows of a metrics file are not used
+STEP = translatable(
+    "rows of trainer metrics whose step is not a whole number, left out"
+)
+JSON = translatable("lines of trainer metrics that are not valid JSON, left out")
+CELLS = translatable(
+    "rows of trainer metrics with the wrong number of columns, left out"
+)
+ROUNDED = translatable(
+    "trainer metrics that the console prints as 0.000 at all steps, left out as their values are "
+    "unknown"
+)
+REST = translatable("the file of trainer metrics cannot be read from here on")
+
+
+class UnusedRows:
+    """Unusable rows of a metrics file, counted by reason."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[str] = Counter()
+        self._first_lines: dict[str, int | None] = {}
+
+    def add(self, why: str, line: int | None) -> None:
+        self._counts[why] += 1
+        self._first_lines.setdefault(why, line)
+
+    def notes(self, file: str) -> list[Note]:
+        """Return one note per reason, without text from the log."""
+        return [
+            Note(NoteKind.METRICS, message(why), count, file, self._first_lines[why])
+            for why, count in self._counts.items()
+        ]
+
+
+MAX_UNPACKED = 4_000_000_000  # Maximum decompressed size of a metrics file in bytes
+
+_BOOLEANS = {"True": 1.0, "False": 0.0}
+
+
+def lines_of(
+    path: Path, longest: int = MAX_LINE, unused: UnusedRows | None = None
+) -> Generator[bytes]:
+    """Yield the decompressed lines of a file, as far as it can be read.
+
+    If it cannot be read to its end, ``unused`` counts that, with the last line that was read.
+
+    Raises:
+        ValueError: not even the first line can be read.
+        LimitError: a line has more than ``longest`` bytes, or all more than MAX_UNPACKED.
+    """
+    compression = COMPRESSIONS.get(path.suffix, "")
+    source = Source("", str(path), path.stat().st_size, compression)
+    lines = Lines(ByteRange(0, source), longest)
+    line = None
+    count = 0
+    for line in lines:
+        if line.data is None:  # its data is left out, as it is too long
+            raise LimitError(
+                message("a line is longer than {most:count} bytes", most=longest)
+            )
+        if line.offset > MAX_UNPACKED:
+            raise LimitError(
+                message("larger than {most:count} bytes", most=MAX_UNPACKED)
+            )
+        count += 1
+        yield line.data
+    # Known only at the end: why the file could not be read further
+    if lines.damage and line is None:
+        raise ValueError(lines.damage)
+    if lines.damage and unused is not None:
+        unused.add(REST, count)
+
+
+def number(cell: str) -> float | None:
+    """Return the number in a cell (True is 1, "nan" is NaN), None if there is none."""
+    try:
+        return float(_BOOLEANS.get(cell, cell))
+    except ValueError:
+        return None
+
+
+def falls(steps: Iterable[int]) -> bool:
+    """Return whether a step is lower than the one before it, as after a restart."""
+    return any(after < before for before, after in pairwise(steps))

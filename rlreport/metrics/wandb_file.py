@@ -1,0 +1,225 @@
+"""Read the run file of W&B, ``run-ID.wandb``, without its client."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from rlreport.errors import RlreportError, UnusableInputError
+from rlreport.formats.metric_rows import (
+    Record,
+    counters_of,
+    numbers_of,
+    step_in,
+)
+from rlreport.metrics.lines import (
+    UnusedRows,
+)
+from rlreport.system.documents import (
+    LimitError,
+    load_json,
+)
+from rlreport.text.messages import message
+
+MAX_RECORD = 64_000_000  # Maximum size of one record of a W&B file in bytes
+_RUN_ENTRIES = 20  # entries at the start of the file, among which is the run message
+
+# Layout of a LevelDB log: blocks of chunks, each with a checksum, its length and its kind
+_BLOCK = 32_768
+_FILE_HEADER = 7
+_CHUNK_HEADER = struct.Struct("<IHB")
+_WHOLE = 1
+_FIRST = 2
+_MIDDLE = 3
+_LAST = 4
+
+# Wire types of protocol buffers, and the size in bytes of those with a fixed one
+_VARINT = 0
+_FIXED64 = 1
+_BYTES = 2
+_FIXED32 = 5
+_VARINT_BITS = 70  # of ten bytes, the most that a number of 64 bits takes
+_FIXED_SIZES = {_FIXED64: 8, _FIXED32: 4}
+
+# Numbers of fields in W&B's messages (``wandb_internal.proto``): in Record,
+_HISTORY = 2
+_RUN = 17
+# in RunRecord,
+_RUN_NAME = 8
+# in HistoryRecord,
+_ITEM = 1
+_STEP = 2
+# in HistoryStep,
+_STEP_NUMBER = 1
+# and in HistoryItem. A value is JSON (16) or, in newer files, in the field of its type: a float64
+# in 6, integers in 5 and 8
+_KEY = 1
+_NESTED_KEY = 2
+_FLOAT64_VALUE = 6
+_VALUES = (5, _FLOAT64_VALUE, 8, 16)
+
+
+def wandb_run(path: Path) -> str:
+    """Return name and id of the run in a W&B run file, such as "swift-fox-3-1a2b3c4d"."""
+    run = path.stem.removeprefix("run-")
+    with suppress(RlreportError):
+        for entry in islice(_wandb_entries(path), _RUN_ENTRIES):
+            about = _values_of(entry, _RUN)
+            if about:
+                names = _values_of(about[0], _RUN_NAME)
+                return f"{_text(names[0])}-{run}" if names else run
+    # Without a name, or if the file is damaged: the id alone
+    return run
+
+
+def wandb_records(path: Path, _: UnusedRows) -> Iterator[Record]:
+    """Yield the history of a W&B run file (``run-ID.wandb``).
+
+    Such a file is a LevelDB log with one protocol buffer ``Record`` per entry. A record may hold a
+    row of the history: a step, and an item for each metric.
+    """
+    for entry in _wandb_entries(path):
+        for number, history in _fields(entry):
+            if number == _HISTORY and isinstance(history, bytes):
+                record = _history(history)
+                if record is not None:
+                    yield record
+
+
+def _wandb_entries(path: Path) -> Iterator[bytes]:
+    """Yield the entries of a LevelDB log after its 7-byte header; skip an incomplete last entry.
+
+    An entry is one chunk (_WHOLE), or a _FIRST, some _MIDDLE and a _LAST one. A chunk does not
+    extend over the end of a block.
+    """
+    with path.open("rb") as stream:
+        if stream.read(_FILE_HEADER)[:4] != b":W&B":
+            raise UnusableInputError(f"{path.name}: not a run file of W&B")
+        left = _BLOCK - _FILE_HEADER  # bytes of the current block
+        parts = bytearray()
+        while True:
+            if left < _CHUNK_HEADER.size:
+                stream.read(left)  # padding: no chunk begins so late in a block
+                left = _BLOCK
+            header = stream.read(_CHUNK_HEADER.size)
+            if len(header) < _CHUNK_HEADER.size:
+                return
+            _, length, kind = _CHUNK_HEADER.unpack(header)
+            data = stream.read(length)
+            left -= _CHUNK_HEADER.size + length
+            is_whole = len(data) == length and left >= 0
+            # Cut off, or damaged
+            if not is_whole or kind not in (_WHOLE, _FIRST, _MIDDLE, _LAST):
+                return
+            if kind in (_WHOLE, _FIRST):
+                parts.clear()
+            parts += data
+            if len(parts) > MAX_RECORD:
+                raise LimitError(
+                    message("larger than {most:count} bytes", most=MAX_RECORD)
+                )
+            if kind in (_WHOLE, _LAST):
+                yield bytes(parts)
+
+
+def _history(data: bytes) -> Record | None:
+    """Return the record of a row of the history, None without a step or metrics."""
+    event: dict[str, Any] = {}
+    for number, item in _fields(data):
+        if not isinstance(item, bytes):
+            continue
+        if number == _ITEM:
+            event |= _history_item(item)
+        elif number == _STEP:
+            # Protocol buffers leave out a number that is 0. An item named ``_step`` has the same.
+            steps = _values_of(item, _STEP_NUMBER)
+            event.setdefault("_step", steps[0] if steps else 0)
+    step = step_in(event)
+    metrics = numbers_of(event)
+    if step is None or not metrics:
+        return None
+    return step, metrics | counters_of(event)
+
+
+def _history_item(data: bytes) -> dict[str, Any]:
+    """Return {key: value} of W&B's message ``HistoryItem``, {} if it has no key or value.
+
+    The parts of a nested key are joined by slashes. Of several values, the last counts.
+    """
+    keys: list[str] = []
+    values: list[Any] = []
+    for number, value in _fields(data):
+        if number in (_KEY, _NESTED_KEY) and value:
+            keys.append(_text(value))
+        elif number in _VALUES:
+            values.append(_value(number, value))
+    return {"/".join(keys): values[-1]} if keys and values else {}
+
+
+def _values_of(data: int | bytes, wanted: int) -> list[int | bytes]:
+    """Return the values of a field of a protocol buffer, by its number."""
+    return [value for number, value in _fields(data) if number == wanted]
+
+
+def _text(value: int | bytes) -> str:
+    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
+
+
+def _value(number: int, value: int | bytes) -> Any:
+    """Return the value in field ``number`` of a ``HistoryItem``, None if it is broken."""
+    if isinstance(value, int):
+        # Negative integers are encoded as 64 bits in two's complement.
+        return value - (1 << 64) if value >> 63 else value
+    try:
+        if number == _FLOAT64_VALUE:
+            return struct.unpack("<d", value)[0]
+        return load_json(value)
+    except (ValueError, struct.error):
+        return None
+
+
+def _fields(data: int | bytes) -> Iterator[tuple[int, int | bytes]]:
+    """Yield (field number, value) of a protocol buffer: varints as int, other values as bytes."""
+    if isinstance(data, int):
+        return  # a damaged file may have a number where a message should be
+    at = 0
+    while at < len(data):
+        tag, at = _varint(data, at)
+        # A tag is the number of the field, then three bits for the wire type.
+        number = tag >> 3
+        kind = tag & 7
+        if kind == _VARINT:
+            value, at = _varint(data, at)
+            yield number, value
+            continue
+        if kind == _BYTES:
+            length, at = _varint(data, at)
+        elif kind in _FIXED_SIZES:
+            length = _FIXED_SIZES[kind]
+        else:  # damaged, or an obsolete wire type
+            return
+        if at + length > len(data):  # cut off
+            return
+        yield number, data[at : at + length]
+        at += length
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    """Return the number that begins at an index, and the index after it.
+
+    A byte has seven bits of the number, the lowest first; its highest bit is set if more follow.
+    """
+    value = 0
+    shift = 0
+    while at < len(data) and shift < _VARINT_BITS:
+        byte = data[at]
+        value |= (byte & 127) << shift
+        at += 1
+        shift += 7
+        if byte < 128:
+            break
+    return value, at
