@@ -14,6 +14,7 @@ from rlreport.flows.build import Report, build_report
 from rlreport.flows.compare import ComparisonReport, build_comparison
 from rlreport.flows.index import Index, build_index
 from rlreport.options import BuildOptions, CompareOptions, declared
+from rlreport.system.wandb_runs import DEFAULT_LIMIT, local_copies
 from rlreport.system.workers import Progress, Workers
 from rlreport.text.language import language
 
@@ -76,10 +77,11 @@ def build(logs: Logs, out: str | Path = "report", **options: Any) -> Report:
     """
     settings = BuildOptions(**options)
     progress = Progress(settings.quiet, settings.language)
-    with Workers(settings.workers, settings.ray) as workers:
-        return build_report(
-            _path_list(logs), destination(out), settings, progress, workers
-        )
+    with (
+        local_copies(_path_list(logs)) as paths,
+        Workers(settings.workers, settings.ray) as workers,
+    ):
+        return build_report(paths, destination(out), settings, progress, workers)
 
 
 @_add_options(CompareOptions)
@@ -113,16 +115,23 @@ def compare(
 
 
 def index(
-    reports: Logs, out: str | Path = "index.html", *, title: str = "", lang: str = "en"
+    reports: Logs,
+    out: str | Path = "index.html",
+    *,
+    title: str = "",
+    lang: str = "en",
+    limit: int = DEFAULT_LIMIT,
 ) -> Index:
     """Write a page that lists reports, one row each; call again after adding a report.
 
     Args:
         reports: reports (folder, zip or one file), folders that contain some, or trainer metrics
-            of several runs (a report of each run is built next to ``out``).
+            of several runs, or a project of W&B as ``wandb://ENTITY/PROJECT`` (a report of each run
+            is built next to ``out``).
         out: path of the page; its links are relative to it.
         title: title of the page; "" for the default.
         lang: language of the page, ``en`` or ``zh``.
+        limit: maximum number of runs of a project of W&B, the newest first.
 
     Returns:
         Path of the page, the number of listed reports, and those that could not be read.
@@ -131,7 +140,9 @@ def index(
         RlreportError: a path does not exist, no path has a readable report, or an argument or
             ``out`` cannot be used.
     """
-    return build_index(_path_list(reports), out, title=title, language=language(lang))
+    return build_index(
+        _path_list(reports), out, title=title, language=language(lang), limit=limit
+    )
 
 
 def _path_list(logs: Logs) -> list[str | Path]:

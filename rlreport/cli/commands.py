@@ -24,6 +24,7 @@ from rlreport.cli.terminal import (
 from rlreport.deliver.forms import FORMS
 from rlreport.errors import UsageError
 from rlreport.options import BuildOptions, CompareOptions
+from rlreport.system.wandb_runs import DEFAULT_LIMIT
 from rlreport.text.language import Language
 from rlreport.text.numbers import byte_size, counted
 
@@ -114,9 +115,23 @@ def formats() -> None:
     show_default="Runs",
     help="Title of the page.",
 )
+@click.option(
+    "--limit",
+    metavar="N",
+    type=click.IntRange(min=1),
+    default=DEFAULT_LIMIT,
+    show_default=True,
+    help="Maximum number of runs of a project of W&B, the newest first.",
+)
 @options(BuildOptions, "lang", "quiet")
 def index(
-    reports: tuple[str, ...], out: str, title: str, lang: str, quiet: bool
+    reports: tuple[str, ...],
+    out: str,
+    title: str,
+    *,
+    limit: int,
+    lang: str,
+    quiet: bool,
 ) -> None:
     """List many REPORTS on one page: folders, .zip or .html files, or folders of these.
 
@@ -126,10 +141,11 @@ def index(
     Examples:
       rlreport index runs/ -o runs/index.html
       rlreport index main/ seed1.zip seed2.html -o index.html --title "KL sweep"
+      rlreport index wandb://TEAM/PROJECT --limit 20
     """
     from rlreport.api import index as build_index
 
-    page = build_index(reports, out, title=title, lang=lang)
+    page = build_index(reports, out, title=title, lang=lang, limit=limit)
     if quiet:
         return
     for path, reason in page.unread:
