@@ -10,7 +10,6 @@ import click
 
 from rlreport.cli.terminal import (
     LISTED,
-    READING,
     fail_on_option,
     location,
     options,
@@ -23,7 +22,7 @@ from rlreport.cli.terminal import (
 )
 from rlreport.deliver.forms import FORMS
 from rlreport.errors import UsageError
-from rlreport.options import BuildOptions, CompareOptions
+from rlreport.options import CHECKING, READING, BuildOptions, CompareOptions
 from rlreport.text.language import Language
 from rlreport.text.numbers import byte_size, counted
 
@@ -37,7 +36,7 @@ FAILED = 1  # exit status if a finding reaches the severity of ``--fail-on``
 @click.command(short_help="Print the findings of the rollout LOGS.")
 @click.argument("logs", nargs=-1, required=True)
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
-@options(BuildOptions, *READING, "thresholds", "mute", "lang", "quiet")
+@options(BuildOptions, *CHECKING)
 @verbose_option
 @fail_on_option
 def check(

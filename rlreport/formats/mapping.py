@@ -12,6 +12,7 @@ from rlreport.formats import logged
 from rlreport.formats.base import BaseFormat, Match, Row, Where, has_keys
 from rlreport.formats.metric_rows import is_event
 from rlreport.system import coerce
+from rlreport.system.in_memory import is_in_memory
 from rlreport.text.chat import prompt_fields
 from rlreport.text.messages import listed, message, translatable
 
@@ -243,6 +244,8 @@ def refusal(name: str, objects: Sequence[Row]) -> str:
     if certain:
         return certain
     paths = suggest(objects)
+    if is_in_memory(name):
+        return _no_columns(objects, paths)
     if paths:
         options = " ".join(f"--map {field}={path}" for field, path in paths.items())
         return message("no known log format; try {options}", options=options)
@@ -255,6 +258,32 @@ def refusal(name: str, objects: Sequence[Row]) -> str:
         return message("its first object lacks {fields}", fields=tuple(missing))
     return message(
         "no known log format (its first object has {keys})", keys=_keys(objects[0])
+    )
+
+
+def _no_columns(objects: Sequence[Row], paths: Mapping[str, str]) -> str:
+    """Return which columns rows in memory lack; ``paths`` are those that may be meant."""
+    names = {key: None for obj in objects for key in obj}  # in their order
+    columns = _keys(names)
+    if paths:
+        return message(
+            "no column for {fields}: found {columns}; rename them, or pass mapping={mapping}",
+            fields=listed(list(paths)),
+            columns=columns,
+            mapping=repr(dict(paths)),
+        )
+    missing = [field for field in REQUIRED if field not in names]
+    if len(missing) < len(REQUIRED):
+        return message(
+            "no column for {fields}: found {columns}; rename one, or pass mapping={mapping}",
+            fields=listed(missing),
+            columns=columns,
+            mapping="{" + f"{missing[-1]!r}: COLUMN" + "}",
+        )
+    return message(
+        "no columns of rollouts ({fields}) or of trainer metrics (step, numbers): found {columns}",
+        fields=listed(list(REQUIRED)),
+        columns=columns,
     )
 
 
