@@ -7,6 +7,7 @@ import textwrap
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
@@ -28,21 +29,24 @@ if TYPE_CHECKING:
 class PolarsFrame(Protocol):
     """What is used of a data frame of Polars."""
 
-    def iter_rows(self, *, named: bool) -> Iterator[Any]: ...
+    def iter_rows(self, *, named: bool) -> Iterator[Any]:
+        """Yield the rows, as dicts if ``named``."""
 
 
 class ArrowTable(Protocol):
     """What is used of a table of Arrow."""
 
     @property
-    def column_names(self) -> list[str]: ...
+    def column_names(self) -> list[str]:
+        """The names of the columns."""
 
-    def to_batches(self, max_chunksize: Any = ...) -> list[Any]: ...
+    def to_batches(self, max_chunksize: Any = ...) -> list[Any]:
+        """Return the rows in parts, without copying them."""
 
 
 Logs: TypeAlias = str | Path | Sequence[str | Path]
-# Paths, or the rows of one run: a data frame, a data set (which is an iterable of dicts, too), dicts
-# (rows, taken once from a generator) or a dict of lists (columns)
+# Paths, or the rows of one run: a data frame, a data set (which is an iterable of dicts, too), an
+# iterable of dicts (rows) or a dict of lists (columns)
 Data: TypeAlias = (
     "Logs | pd.DataFrame | PolarsFrame | ArrowTable | Mapping[str, Any]"
     " | Iterable[Mapping[str, Any]]"
@@ -245,7 +249,7 @@ def _ready(
 ) -> Iterator[tuple[Settings, dict[str, list[str | Path]]]]:
     """Yield the options, and the paths of what was given by its name, while its files exist."""
     metrics = paths_or_data(settings.metrics, "metrics")
-    if any(isinstance(one, InMemory) for values in given.values() for one in values):
+    if any(isinstance(one, InMemory) for one in chain(*given.values())):
         _refuse_options_of_files(settings)
     with as_files({**given, "metrics": metrics}) as files:
         yield replace(settings, metrics=files.pop("metrics")), files

@@ -351,7 +351,5 @@ class CompareOptions(ReadOptions, GaeOptions, OutputOptions):
 
 
 # Names of the options for reading logs and for GAE, and of all that ``rlreport check`` has
-READING = tuple(
-    entry.name for entry in (*declared(ReadOptions), *declared(GaeOptions))
-)
+READING = tuple(entry.name for entry in (*declared(ReadOptions), *declared(GaeOptions)))
 CHECKING = (*READING, "thresholds", "mute", "lang", "quiet")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 from rlreport.errors import RowError, UnreadRow, UsageError
@@ -263,7 +264,8 @@ def refusal(name: str, objects: Sequence[Row]) -> str:
 
 def _no_columns(objects: Sequence[Row], paths: Mapping[str, str]) -> str:
     """Return which columns rows in memory lack; ``paths`` are those that may be meant."""
-    names = {key: None for obj in objects for key in obj}  # in their order
+    # Of all rows, as some may lack a column; in their order
+    names = dict.fromkeys(chain.from_iterable(objects))
     columns = _keys(names)
     if paths:
         return message(

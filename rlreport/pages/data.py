@@ -40,8 +40,8 @@ from rlreport.pages.table import (
 )
 from rlreport.pages.tokens import sampling_note
 from rlreport.summarise.steps import passes_of
-from rlreport.tables import LogFile, MetricsFile, Note, Tables
 from rlreport.system.in_memory import is_in_memory
+from rlreport.tables import LogFile, MetricsFile, Note, Tables
 from rlreport.text.clean import escape, without_controls
 from rlreport.text.messages import message
 from rlreport.text.numbers import byte_size

@@ -21,9 +21,7 @@ from rlreport.system.json_lines import is_missing, json_line, names_of_columns
 _BATCH = 1_000  # rows that are converted at once, to bound memory
 _ENDING = " (in memory)"  # of the names of files with such data
 _OF_RUN = "data of "  # before the name of a run that is compared
-_EXPECTED = (
-    "paths, a data frame, a data set, a list of dicts (rows) or a dict of lists (columns)"
-)
+_EXPECTED = "paths, a data frame, a data set, a list of dicts (rows) or a dict of lists (columns)"
 
 
 def is_in_memory(name: str) -> bool:
@@ -106,19 +104,25 @@ def _data(value: Any, of: str) -> InMemory | None:
     """Return the rows of a table of any library, told by its methods; None for other values."""
     if isinstance(value, Mapping):
         return InMemory(_rows_of_columns(value, of))
-    if hasattr(value, "columns") and hasattr(value, "compute"):  # of Dask
-        raise UsageError(
-            f"{of}: {_kind(value)} is not in memory; give the result of its compute()"
-        )
-    if hasattr(value, "iloc") and hasattr(value, "columns"):
+    for lazy in ("compute", "collect"):  # of Dask, of Polars and Spark
+        if _has(value, "columns", lazy):
+            raise UsageError(
+                f"{of}: {_kind(value)} is not in memory; give the result of its {lazy}()"
+            )
+    if _has(value, "columns", "iloc"):
         return InMemory(_rows_of_frame(value, of))
-    if hasattr(value, "column_names") and hasattr(value, "iter"):
+    if _has(value, "column_names", "iter"):
         return InMemory(_rows_of_dataset(value, of))
-    if hasattr(value, "column_names") and hasattr(value, "to_batches"):
-        return InMemory(_rows_of_arrow(value))
-    if hasattr(value, "columns") and hasattr(value, "iter_rows"):  # of Polars
+    if _has(value, "column_names", "to_batches"):
+        return InMemory(_rows_of_arrow(value, of))
+    if _has(value, "columns", "iter_rows"):  # of Polars
         return InMemory(value.iter_rows(named=True))
     return None
+
+
+def _has(value: object, *names: str) -> bool:
+    """Return whether a value's class has these attributes; asking the value may compute them."""
+    return all(hasattr(type(value), name) for name in names)
 
 
 def _rows_of_frame(frame: Any, of: str) -> Iterator[dict[str, Any]]:
@@ -149,8 +153,8 @@ def _rows_of_dataset(dataset: Any, of: str) -> Iterator[dict[str, Any]]:
         yield from _rows_of_columns(batch, of)
 
 
-def _rows_of_arrow(table: Any) -> Iterator[dict[str, Any]]:
-    names = names_of_columns(table.column_names, "data")
+def _rows_of_arrow(table: Any, of: str) -> Iterator[dict[str, Any]]:
+    names = names_of_columns(table.column_names, of)
     for batch in table.to_batches(max_chunksize=_BATCH):
         columns = [column.to_pylist() for column in batch.columns]
         for cells in zip(*columns, strict=True):
@@ -173,7 +177,7 @@ def _rows_of_columns(columns: Mapping[Any, Any], of: str) -> Iterator[dict[str, 
 
 def _column(value: Any, what: str) -> Any:
     """Return a column whose parts can be taken; raise UsageError if ``what`` is no column."""
-    if hasattr(value, "column_names") or hasattr(value, "columns"):
+    if _has(value, "column_names") or _has(value, "columns"):
         raise UsageError(f"{what} is a table of its own; give one table")
     # An array without dimensions is a single value.
     if len(getattr(value, "shape", ())) > 0:

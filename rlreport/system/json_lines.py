@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import fields, is_dataclass
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 from enum import Enum
+from functools import partial
+from operator import attrgetter
 from pathlib import PurePath
 from typing import Any
 from uuid import UUID
@@ -83,30 +85,14 @@ def _plain(value: Any) -> Any:
     """Return a value as one that JSON has, or that ``_plain`` is called with again."""
     if is_missing(value):
         return float("nan") if isinstance(value, np.floating | Decimal) else None
-    if isinstance(value, np.generic):
-        return _plain_scalar(value)
-    if isinstance(value, Decimal):
-        return float(value)
-    if isinstance(value, date):  # also times and time stamps
-        return value.isoformat()
-    if isinstance(value, timedelta):
-        return value.total_seconds()
-    if isinstance(value, Enum):
-        return value.value
-    if isinstance(value, UUID | PurePath):
-        return str(value)
-    if isinstance(value, Mapping):
-        return dict(value)
-    if isinstance(value, bytes | bytearray):
-        return _text(bytes(value))
-    if isinstance(value, set | frozenset):
-        return sorted(value, key=repr)  # their own order differs from run to run
+    for kind, convert in _BY_KIND.items():
+        if isinstance(value, kind):
+            return convert(value)
     if is_dataclass(value) and not isinstance(value, type):
         return {item.name: getattr(value, item.name) for item in fields(value)}
     for name in _CONVERSIONS:
-        convert = getattr(type(value), name, None)
-        if convert is not None:
-            return convert(value)
+        if hasattr(type(value), name):
+            return getattr(value, name)()
     return _placeholder(value)
 
 
@@ -122,7 +108,7 @@ def _plain_scalar(value: np.generic) -> Any:
     return _placeholder(value)
 
 
-def _text(value: bytes) -> object:
+def _text(value: bytes | bytearray) -> object:
     try:
         return value.decode()
     except UnicodeDecodeError:
@@ -131,6 +117,25 @@ def _text(value: bytes) -> object:
 
 def _placeholder(value: object) -> dict[str, str]:
     return {"python": type(value).__name__}
+
+
+# Kind of values -> how they are converted
+_BY_KIND: dict[type, Callable[[Any], Any]] = {
+    np.generic: _plain_scalar,
+    Decimal: float,
+    datetime: datetime.isoformat,  # before dates, as a datetime is a date, too
+    date: date.isoformat,
+    timedelta: timedelta.total_seconds,
+    Enum: attrgetter("value"),
+    UUID: str,
+    PurePath: str,
+    Mapping: dict,
+    bytes: _text,
+    bytearray: _text,
+    # Their own order differs from run to run.
+    set: partial(sorted, key=repr),
+    frozenset: partial(sorted, key=repr),
+}
 
 
 def names_of_columns(keys: Any, of: str) -> list[str]:
