@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from rlreport._version import installed_version
 
 if TYPE_CHECKING:
-    from rlreport.api import build, compare, index
+    from rlreport.api import build, compare, index, judge
+    from rlreport.check.verdict import Verdict
     from rlreport.errors import RlreportError
     from rlreport.flows.build import Report
     from rlreport.flows.compare import ComparisonReport
@@ -23,10 +24,12 @@ __all__ = [
     "Report",
     "RlreportError",
     "RolloutWriter",
+    "Verdict",
     "__version__",
     "build",
     "compare",
     "index",
+    "judge",
 ]
 
 # Public name -> module that defines it
@@ -36,9 +39,11 @@ _PUBLIC_MODULES = {
     "Report": "rlreport.flows.build",
     "RlreportError": "rlreport.errors",
     "RolloutWriter": "rlreport.writer",
+    "Verdict": "rlreport.check.verdict",
     "build": "rlreport.api",
     "compare": "rlreport.api",
     "index": "rlreport.api",
+    "judge": "rlreport.api",
 }
 
 

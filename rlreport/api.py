@@ -1,33 +1,73 @@
-"""Functions that build reports, with the same options as the command line."""
+"""Functions that build reports and judge runs, with the same options as the command line."""
 
 from __future__ import annotations
 
 import inspect
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import chain
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
+from rlreport.check.verdict import Verdict
 from rlreport.deliver.publish import destination
 from rlreport.errors import UsageError
-from rlreport.flows.build import Report, build_report
+from rlreport.flows.build import Report, build_report, check_logs
 from rlreport.flows.compare import ComparisonReport, build_comparison
 from rlreport.flows.index import Index, build_index
-from rlreport.options import BuildOptions, CompareOptions, declared
+from rlreport.options import CHECKING, BuildOptions, CompareOptions, declared
+from rlreport.system.in_memory import Given, InMemory, as_files, paths_or_data
 from rlreport.system.wandb_runs import DEFAULT_LIMIT, local_copies
 from rlreport.system.workers import Progress, Workers
 from rlreport.text.language import language
 
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class PolarsFrame(Protocol):
+    """What is used of a data frame of Polars."""
+
+    def iter_rows(self, *, named: bool) -> Iterator[Any]:
+        """Yield the rows, as dicts if ``named``."""
+
+
+class ArrowTable(Protocol):
+    """What is used of a table of Arrow."""
+
+    @property
+    def column_names(self) -> list[str]:
+        """The names of the columns."""
+
+    def to_batches(self, max_chunksize: Any = ...) -> list[Any]:
+        """Return the rows in parts, without copying them."""
+
+
 Logs: TypeAlias = str | Path | Sequence[str | Path]
+# Paths, or the rows of one run: a data frame, a data set (which is an iterable of dicts, too), an
+# iterable of dicts (rows) or a dict of lists (columns)
+Data: TypeAlias = (
+    "Logs | pd.DataFrame | PolarsFrame | ArrowTable | Mapping[str, Any]"
+    " | Iterable[Mapping[str, Any]]"
+)
+Settings = TypeVar("Settings", BuildOptions, CompareOptions)
 Function = TypeVar("Function", bound=Callable[..., Any])
+# What data in memory are called, see ``system.in_memory``
+_DATA = "data"
+_BASE = "data of BASE"
+_NEW = "data of NEW"
 # Docstring line that ``_add_options`` replaces with a description of each option
 _OPTIONS = "        **options: as on the command line."
 
 
-def _add_options(options_class: Any) -> Callable[[Function], Function]:
+def _add_options(
+    options_class: Any, names: Collection[str] = ()
+) -> Callable[[Function], Function]:
     """Return a decorator that adds a class's options to a function's signature and docstring.
 
-    So ``help`` and editors show each option instead of ``**options``.
+    So ``help`` and editors show each option instead of ``**options``; with ``names``, only these.
     """
 
     def add(function: Function) -> Function:
@@ -39,6 +79,8 @@ def _add_options(options_class: Any) -> Callable[[Function], Function]:
         ]
         lines = []
         for entry in declared(options_class):
+            if names and entry.name not in names:
+                continue
             default = {} if entry.default_factory is dict else entry.default
             parameters.append(option_parameters[entry.name].replace(default=default))
             help = textwrap.fill(f"{entry.name}: {entry.metadata['help']}", width=88)
@@ -53,7 +95,7 @@ def _add_options(options_class: Any) -> Callable[[Function], Function]:
 
 
 @_add_options(BuildOptions)
-def build(logs: Logs, out: str | Path = "report", **options: Any) -> Report:
+def build(logs: Data, out: str | Path = "report", **options: Any) -> Report:
     """Build the report of one run.
 
     Call it at the end of a training script::
@@ -61,8 +103,14 @@ def build(logs: Logs, out: str | Path = "report", **options: Any) -> Report:
         report = rlreport.build("logs/", "report.html", title="ppo, kl 0.08")
         print(report.verdict.sentence)
 
+    or with what the script has in memory::
+
+        report = rlreport.build(trainer.state.log_history, "report.html")
+
     Args:
-        logs: files, folders, globs or URLs of rollout logs.
+        logs: files, folders, globs or URLs of rollout logs or trainer metrics; or the rows of
+            either, as a data frame (pandas, Polars, Arrow), a ``datasets.Dataset``, an iterable of
+            dicts (a row each, read once) or a dict of lists (columns). See docs/python.md.
         out: output path or URL. The suffix selects the format: none a folder, ``.html`` one file,
             others as on the command line. An earlier report is replaced as a whole; if the build
             fails it stays unchanged.
@@ -75,24 +123,55 @@ def build(logs: Logs, out: str | Path = "report", **options: Any) -> Report:
         RlreportError: an option, the logs or the destination cannot be used; the message says
             what to do.
     """
-    settings = BuildOptions(**options)
-    progress = Progress(settings.quiet, settings.language)
-    with (
-        local_copies(_path_list(logs)) as paths,
-        Workers(settings.workers, settings.ray) as workers,
-    ):
-        return build_report(paths, destination(out), settings, progress, workers)
+    run = {_DATA: _one_run(logs)}
+    with _ready(BuildOptions(**options), run) as (settings, paths):
+        progress = Progress(settings.quiet, settings.language)
+        with Workers(settings.workers, settings.ray) as workers:
+            return build_report(
+                paths[_DATA], destination(out), settings, progress, workers
+            )
+
+
+@_add_options(BuildOptions, CHECKING)
+def judge(logs: Data, **options: Any) -> Verdict:
+    """Return the verdict on one run, without building a report.
+
+    The same as ``rlreport check``::
+
+        verdict = rlreport.judge(rows)
+        if verdict.reaches("critical"):
+            raise SystemExit(verdict.sentence)
+
+    Args:
+        logs: logs or rows of rollouts or trainer metrics, as in ``build``.
+        **options: as on the command line.
+
+    Returns:
+        What was found, the most important finding, and what to do next.
+
+    Raises:
+        RlreportError: an option or the logs cannot be used; the message says what to do.
+    """
+    unknown = sorted(options.keys() - set(CHECKING))
+    if unknown:
+        raise TypeError(f"judge() got an unexpected keyword argument {unknown[0]!r}")
+    run = {_DATA: _one_run(logs)}
+    with _ready(BuildOptions(**options), run) as (settings, paths):
+        return check_logs(paths[_DATA], settings)
 
 
 @_add_options(CompareOptions)
 def compare(
-    base: Logs, new: Logs, out: str | Path = "comparison", **options: Any
+    base: Data | Sequence[Data],
+    new: Data | Sequence[Data],
+    out: str | Path = "comparison",
+    **options: Any,
 ) -> ComparisonReport:
     """Compare a run NEW with a run BASE, or several seeds of NEW with several of BASE.
 
     Args:
-        base: logs or an earlier report (folder, zip or one file) of BASE; for several seeds a list,
-            or a folder that contains them.
+        base: logs, an earlier report (folder, zip or one file) or rows (as in ``build``) of BASE;
+            for several seeds a list of these, or a folder that contains them.
         new: the same for NEW.
         out: output path or URL; the suffix selects the format as in ``build``.
         **options: as on the command line.
@@ -103,15 +182,15 @@ def compare(
     Raises:
         RlreportError: a run, an option or the destination cannot be used.
     """
-    settings = CompareOptions(**options)
-    progress = Progress(settings.quiet, settings.language)
-    return build_comparison(
-        bases=_path_list(base),
-        news=_path_list(new),
-        out=destination(out),
-        options=settings,
-        progress=progress,
-    )
+    runs = {_BASE: _runs(base, _BASE), _NEW: _runs(new, _NEW)}
+    with _ready(CompareOptions(**options), runs) as (settings, paths):
+        return build_comparison(
+            bases=paths[_BASE],
+            news=paths[_NEW],
+            out=destination(out),
+            options=settings,
+            progress=Progress(settings.quiet, settings.language),
+        )
 
 
 def index(
@@ -151,3 +230,53 @@ def _path_list(logs: Logs) -> list[str | Path]:
     if not paths:
         raise UsageError("no path given; give at least one file or folder")
     return paths
+
+
+def _runs(value: Any, of: str) -> list[Given]:
+    """Return the paths and tables that were given; raise UsageError if there are none."""
+    given = paths_or_data(value, of)
+    if not given:
+        raise UsageError(
+            "no path given; give at least one file or folder, or rows as dicts"
+        )
+    return given
+
+
+def _one_run(value: Any) -> list[Given]:
+    """Return paths or a single table; raise UsageError for several tables."""
+    given = _runs(value, _DATA)
+    if len(given) > 1 and any(isinstance(one, InMemory) for one in given):
+        raise UsageError(
+            "data: several tables in a list; give one with all rows of the run, as pandas.concat "
+            "makes, and its trainer metrics as metrics="
+        )
+    return given
+
+
+@contextmanager
+def _ready(
+    settings: Settings, given: Mapping[str, Sequence[Given]]
+) -> Iterator[tuple[Settings, dict[str, list[str | Path]]]]:
+    """Yield the options, and the paths of what was given by its name, while its files exist."""
+    metrics = paths_or_data(settings.metrics, "metrics")
+    if any(isinstance(one, InMemory) for one in chain(*given.values())):
+        _refuse_options_of_files(settings)
+    with (
+        as_files({**given, "metrics": metrics}) as paths,
+        local_copies(paths) as files,
+    ):
+        yield replace(settings, metrics=files.pop("metrics")), files
+
+
+def _refuse_options_of_files(settings: BuildOptions | CompareOptions) -> None:
+    """Raise UsageError for options that need the logs to be files."""
+    if settings.step_from_path is not None:
+        raise UsageError(
+            "step_from_path: rows in memory have no path; give them a column 'step', or "
+            "mapping={'step': COLUMN}"
+        )
+    if settings.ray is not None:
+        raise UsageError(
+            "ray: the nodes of a cluster cannot read the memory of this program; write the rows "
+            "to files that all nodes share, and give their paths"
+        )

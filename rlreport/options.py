@@ -348,3 +348,8 @@ class CompareOptions(ReadOptions, GaeOptions, OutputOptions):
         "Exit with status 3 if the reward is neither significantly higher nor lower than BASE's.",
     )
     quiet: bool = option(True, "Print errors only.", "-q", "--quiet")
+
+
+# Names of the options for reading logs and for GAE, and of all that ``rlreport check`` has
+READING = tuple(entry.name for entry in (*declared(ReadOptions), *declared(GaeOptions)))
+CHECKING = (*READING, "thresholds", "mute", "lang", "quiet")

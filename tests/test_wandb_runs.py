@@ -150,7 +150,8 @@ def test_the_key_that_wandb_login_stored_is_used(
     netrc = tmp_path / ".netrc"
     netrc.write_text(f"machine 127.0.0.1 login user password {KEY}\n")
     netrc.chmod(0o600)
-    with local_copies(["wandb://team/project/e5f6a7b8"]) as (copy,):
+    with local_copies({"logs": ["wandb://team/project/e5f6a7b8"]}) as paths:
+        (copy,) = paths["logs"]
         assert len((Path(copy) / "history.jsonl").read_text().splitlines()) == 30
     assert not Path(copy).exists()
 

@@ -20,6 +20,7 @@ from rlreport.check.finding import (
 )
 from rlreport.check.gain import Gain
 from rlreport.check.limits import Tested
+from rlreport.text.clean import printable
 from rlreport.text.messages import message, sentences
 
 F = TypeVar("F", bound=Finding)
@@ -134,6 +135,11 @@ class Verdict(Judged[ToldFinding]):
     evidence: ShownExample | None = None  # what shows ``what``, None if nothing does
     next: str = ""  # what to do, and the checkpoint to keep
     sentence: str = ""  # ``what``, the course and the checkpoint
+
+    def __repr__(self) -> str:
+        """Return the sentence, then a line for each finding, as a notebook or a prompt shows it."""
+        findings = [f"{one.severity}: {one.title}" for one in self.findings]
+        return "\n".join(map(printable, (self.sentence, *findings)))
 
     @classmethod
     def of(

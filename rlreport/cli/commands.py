@@ -10,7 +10,6 @@ import click
 
 from rlreport.cli.terminal import (
     LISTED,
-    READING,
     fail_on_option,
     location,
     options,
@@ -23,8 +22,8 @@ from rlreport.cli.terminal import (
 )
 from rlreport.deliver.forms import FORMS
 from rlreport.errors import UsageError
-from rlreport.options import BuildOptions, CompareOptions
-from rlreport.system.wandb_runs import DEFAULT_LIMIT
+from rlreport.options import CHECKING, READING, BuildOptions, CompareOptions
+from rlreport.system.wandb_runs import DEFAULT_LIMIT, local_copies
 from rlreport.text.language import Language
 from rlreport.text.numbers import byte_size, counted
 
@@ -38,7 +37,7 @@ FAILED = 1  # exit status if a finding reaches the severity of ``--fail-on``
 @click.command(short_help="Print the findings of the rollout LOGS.")
 @click.argument("logs", nargs=-1, required=True)
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
-@options(BuildOptions, *READING, "thresholds", "mute", "lang", "quiet")
+@options(BuildOptions, *CHECKING)
 @verbose_option
 @fail_on_option
 def check(
@@ -52,12 +51,12 @@ def check(
       rlreport check logs/ --verbose
       rlreport check logs/ --json --fail-on warning
     """
+    from rlreport.api import judge
     from rlreport.check import findings_json
-    from rlreport.flows.build import check_logs
     from rlreport.pages.html import canonical_json
 
     quiet = given["quiet"] or as_json  # JSON comes without progress
-    verdict = check_logs(logs, BuildOptions(**{**given, "quiet": quiet}))
+    verdict = judge(logs, **{**given, "quiet": quiet})
     if as_json:
         say_json(canonical_json(findings_json(verdict), indent=True))
     elif not quiet:
@@ -168,7 +167,8 @@ def inspect(logs: tuple[str, ...], **given: Any) -> None:
     from rlreport.pages.data import note_in_words
     from rlreport.system.workers import Progress
 
-    scan, metrics = read_run(logs, given, Progress(given["quiet"]))
+    with local_copies({"logs": logs}) as paths:
+        scan, metrics = read_run(paths["logs"], given, Progress(given["quiet"]))
     has_rollouts = len(scan.responses) > 0
     if has_rollouts:
         _say_steps(scan)

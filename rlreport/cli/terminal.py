@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from rlreport.errors import UsageError
-from rlreport.options import GaeOptions, ReadOptions, declared
+from rlreport.options import declared
 from rlreport.text.clean import REPLACEMENT, printable
 from rlreport.text.language import ENGLISH, Language
 from rlreport.text.messages import Joined, message, phrases, plural
@@ -260,9 +260,6 @@ def location(bad: BadLine) -> str:
 
 
 Command = TypeVar("Command", bound=Callable[..., Any])
-
-# Names of the options for reading logs, and of those for GAE (``gamma``, ``lam``)
-READING = [field.name for field in (*declared(ReadOptions), *declared(GaeOptions))]
 
 
 def size(value: str | int) -> int:

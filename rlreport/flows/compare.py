@@ -26,6 +26,7 @@ from rlreport.options import CompareOptions
 from rlreport.pages.comparison import ComparisonPages
 from rlreport.system.stores import shown
 from rlreport.system.workers import Progress
+from rlreport.text.clean import printable
 from rlreport.text.messages import message
 
 
@@ -38,6 +39,11 @@ class ComparisonReport:
     size: int  # size of the report in bytes
     # reward difference, guardrails (other metrics, checked for harm), prompts won or lost, findings
     outcome: Outcome
+
+    def __repr__(self) -> str:
+        """Return the verdict, the remarks and the result of ``fail_on``, and the path."""
+        lines = [self.sentence, *self.notes, self.gate_sentence, str(self.out)]
+        return "\n".join(printable(line) for line in lines if line)
 
     @property
     def gate(self) -> Gate:

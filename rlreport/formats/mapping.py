@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 from rlreport.errors import RowError, UnreadRow, UsageError
@@ -12,6 +13,7 @@ from rlreport.formats import logged
 from rlreport.formats.base import BaseFormat, Match, Row, Where, has_keys
 from rlreport.formats.metric_rows import is_event
 from rlreport.system import coerce
+from rlreport.system.in_memory import is_in_memory
 from rlreport.text.chat import prompt_fields
 from rlreport.text.messages import listed, message, translatable
 
@@ -243,6 +245,8 @@ def refusal(name: str, objects: Sequence[Row]) -> str:
     if certain:
         return certain
     paths = suggest(objects)
+    if is_in_memory(name):
+        return _no_columns(objects, paths)
     if paths:
         options = " ".join(f"--map {field}={path}" for field, path in paths.items())
         return message("no known log format; try {options}", options=options)
@@ -255,6 +259,33 @@ def refusal(name: str, objects: Sequence[Row]) -> str:
         return message("its first object lacks {fields}", fields=tuple(missing))
     return message(
         "no known log format (its first object has {keys})", keys=_keys(objects[0])
+    )
+
+
+def _no_columns(objects: Sequence[Row], paths: Mapping[str, str]) -> str:
+    """Return which columns rows in memory lack; ``paths`` are those that may be meant."""
+    # Of all rows, as some may lack a column; in their order
+    names = dict.fromkeys(chain.from_iterable(objects))
+    columns = _keys(names)
+    if paths:
+        return message(
+            "no column for {fields}: found {columns}; rename them, or pass mapping={mapping}",
+            fields=listed(list(paths)),
+            columns=columns,
+            mapping=repr(dict(paths)),
+        )
+    missing = [field for field in REQUIRED if field not in names]
+    if len(missing) < len(REQUIRED):
+        return message(
+            "no column for {fields}: found {columns}; rename one, or pass mapping={mapping}",
+            fields=listed(missing),
+            columns=columns,
+            mapping="{" + f"{missing[-1]!r}: COLUMN" + "}",
+        )
+    return message(
+        "no columns of rollouts ({fields}) or of trainer metrics (step, numbers): found {columns}",
+        fields=listed(list(REQUIRED)),
+        columns=columns,
     )
 
 

@@ -38,6 +38,7 @@ from rlreport.metrics.table import MAX_BROKEN, MAX_METRICS, MAX_STEPS, MetricsTa
 from rlreport.read.lines import DAMAGED
 from rlreport.read.listing import COMPRESSIONS, name_in_logs, names_of_runs
 from rlreport.system.documents import LimitError, load_json
+from rlreport.system.in_memory import is_in_memory
 from rlreport.system.own_output import is_own_folder, refuse_own_output
 from rlreport.tables import MetricsFile, Note, NoteKind
 from rlreport.text.messages import message
@@ -206,6 +207,8 @@ _READERS: dict[str, Callable[..., Iterator[Record]]] = {
 
 def _kind(path: Path) -> str:
     """Return the kind of a file of metrics by its name, a key of ``_READERS``."""
+    if is_in_memory(path.name):
+        return ".jsonl"
     name = path.stem if path.suffix in COMPRESSIONS else path.name
     if EVENTS in name:
         return "events"

@@ -40,6 +40,7 @@ from rlreport.pages.table import (
 )
 from rlreport.pages.tokens import sampling_note
 from rlreport.summarise.steps import passes_of
+from rlreport.system.in_memory import is_in_memory
 from rlreport.tables import LogFile, MetricsFile, Note, Tables
 from rlreport.text.clean import escape, without_controls
 from rlreport.text.messages import message
@@ -130,7 +131,9 @@ def note_in_words(note: Note) -> str:
     An example: "rows without a step (3 in total, first in a.jsonl, line 7)".
     """
     place = note.file or ""
-    if place and note.line is not None:
+    if note.line is not None and is_in_memory(place):
+        place = message("{file}, row {line:count}", file=place, line=note.line)
+    elif place and note.line is not None:
         place = message("{file}, line {line:count}", file=place, line=note.line)
     if note.count > 1 and place:
         place = message(

@@ -41,6 +41,7 @@ from rlreport.read.tables import (
     tools_used,
 )
 from rlreport.system.cache import Store, store_at
+from rlreport.system.in_memory import is_in_memory, place, run_name
 from rlreport.system.stores import Source, shown
 from rlreport.system.workers import Progress, Workers
 from rlreport.tables import HARMLESS, BadLine, LogFile, Note, NoteKind, RowRole
@@ -366,6 +367,8 @@ def _name(paths: Sequence[str | Path]) -> str:
     if is_url(first):
         return shown(first).rstrip("/").rpartition("/")[2]
     path = Path(first)
+    if is_in_memory(path.name):
+        return run_name(path.name)
     if path.is_dir():
         return path.resolve().name
     if path.is_file() and len(paths) == 1:
@@ -496,11 +499,17 @@ def _no_data_message(files: LogFiles, bad: _BadLines, notes: list[Note]) -> str:
     """Return why there is no response: what could not be read, left out, or changed meanwhile."""
     if not files.sources and not bad.lines:
         return _no_log_message(notes)
-    text = f"No usable response in the logs (files: {len(files.sources):,})"
+    names = [source.name for source in files.sources]
+    if names and all(map(is_in_memory, names)):
+        text = "No usable response in the rows"
+        unreadable = "unreadable rows"
+    else:
+        text = f"No usable response in the logs (files: {len(names):,})"
+        unreadable = "unreadable lines or files"
     if bad.lines:
         first = bad.lines[0]
-        where = f"{first.file}, line {first.line:,}" if first.line else first.file
-        text += f"; unreadable lines or files: {bad.count:,}, the first: {where}: {first.reason}"
+        where = place(first.file, first.line) if first.line else first.file
+        text += f"; {unreadable}: {bad.count:,}, the first: {where}: {first.reason}"
     for note in notes:
         if note.kind in _OMISSIONS:
             text += f"; {note.count:,} {note.text}"
@@ -513,6 +522,10 @@ def _no_data_message(files: LogFiles, bad: _BadLines, notes: list[Note]) -> str:
 def _no_log_message(notes: list[Note]) -> str:
     """Return why no file is a log, with up to _MAX_NAMED examples."""
     refused = [note for note in notes if note.file]
+    for note in refused:
+        if is_in_memory(note.file or ""):
+            reason = str(note.text).removeprefix("not read: ")
+            return f"No rollouts or trainer metrics in the rows: {reason}"
     # Name a file of each reason, first folders, then files that --map could read.
     refused.sort(
         key=lambda note: (note.kind != NoteKind.ABSENT, "--map " not in note.text)
@@ -527,13 +540,20 @@ def _no_log_message(notes: list[Note]) -> str:
     return f"{text} ({'; '.join(reasons)})" if reasons else text
 
 
+def _short_place(file: str, line: int) -> str:
+    """Return where a line is as editors write it, or a row of data in memory in words."""
+    return place(file, line) if is_in_memory(file) else f"{file}:{line}"
+
+
 def _strict_message(bad: _BadLines, notes: list[Note]) -> str:
     """Return the first _MAX_SHOWN problems, a line each, and the number of others."""
-    problems = [f"{line.file}:{line.line}: {line.reason}" for line in bad.lines]
+    problems = [
+        f"{_short_place(line.file, line.line)}: {line.reason}" for line in bad.lines
+    ]
     for note in notes:
         where = note.file or "logs"
-        if note.line:
-            where += f":{note.line}"
+        if note.file and note.line:
+            where = _short_place(note.file, note.line)
         problems.append(f"{where}: {note.text} ({note.count:,})")
     lines = ["Problems in the logs (--strict):", *problems[:_MAX_SHOWN]]
     # Of bad lines, only the first were kept.

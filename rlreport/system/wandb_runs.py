@@ -12,9 +12,9 @@ import netrc
 import os
 import re
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
@@ -60,32 +60,40 @@ def is_wandb(path: str | Path) -> bool:
 
 
 @contextmanager
-def local_copies(paths: Sequence[str | Path]) -> Iterator[list[str | Path]]:
-    """Yield the paths, with a local folder in place of each run of W&B; remove these at the end.
+def local_copies(
+    given: Mapping[str, Sequence[str | Path]],
+) -> Iterator[dict[str, list[str | Path]]]:
+    """Yield the paths by name, with a local folder in place of each run of W&B.
+
+    The folders are removed at the end.
 
     Raises:
         UsageError: a path names a project, not a run.
         MissingExtraError: W&B's client is not installed.
         UnusableInputError: the server does not answer, or refuses.
     """
-    if not any(map(is_wandb, paths)):
-        yield list(paths)
+    paths = {name: list(values) for name, values in given.items()}
+    if not any(map(is_wandb, chain(*paths.values()))):
+        yield paths
         return
     with tempfile.TemporaryDirectory(prefix="rlreport-wandb-") as folder:
-        copies: list[str | Path] = []
-        for number, path in enumerate(paths):
-            if is_wandb(path):
-                named = WandbPath.of(str(path))
-                if not named.run:
-                    raise UsageError(
-                        f"{named}: is a project; add the id of a run, or list its runs with "
-                        f"'rlreport index {named}'"
-                    )
-                # A folder of its own, as two runs may have the same name.
-                copies.append(copy_run(named, Path(folder) / str(number)))
-            else:
-                copies.append(path)
-        yield copies
+        for name, values in paths.items():
+            for number, value in enumerate(values):
+                if is_wandb(value):
+                    # A folder of its own, as two runs may have the same name.
+                    place = Path(folder) / f"{name}-{number}"
+                    values[number] = copy_run(_run_named(str(value)), place)
+        yield paths
+
+
+def _run_named(url: str) -> WandbPath:
+    named = WandbPath.of(url)
+    if not named.run:
+        raise UsageError(
+            f"{named}: is a project; add the id of a run, or list its runs with "
+            f"'rlreport index {named}'"
+        )
+    return named
 
 
 def runs_of_project(path: WandbPath, limit: int) -> list[WandbPath]:
