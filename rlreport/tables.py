@@ -83,6 +83,9 @@ class NoteKind(StrEnum):
     OTHER_FILE = "other_file"  # a file that is not named like a log
     EMPTY_FILE = "empty_file"
     REPEATED_FILE = "repeated_file"
+    OTHER_RUN = "other_run"  # files that another run left in the folder
+    EVALUATION = "evaluation"  # an evaluation overwrote rows of training
+    WEIGHTS = "weights"  # of the parts of the reward
     CHANGED = "changed"  # a log changed while it was read
     SIBLING = "sibling"  # files that are read together with a log next to them
     REPORTS = "reports"  # reports of rlreport lie among the logs
@@ -107,13 +110,15 @@ HARMLESS = frozenset(
         NoteKind.NO_STEP,
         NoteKind.REPORTS,
         NoteKind.BRANCHES,
+        NoteKind.EVALUATION,
+        NoteKind.WEIGHTS,
     }
 )
 
 # Kinds of notes that consist of names from the logs: redaction replaces their texts as a whole,
 # those with names of splits always, those with names of fields if names are redacted, too.
 WITH_SPLIT_NAMES = frozenset({NoteKind.SPLIT, NoteKind.OTHER_SPLIT})
-WITH_FIELD_NAMES = frozenset({NoteKind.UNREAD_FIELDS})
+WITH_FIELD_NAMES = frozenset({NoteKind.UNREAD_FIELDS, NoteKind.WEIGHTS})
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,6 +264,8 @@ class LogTables:
         repeated: step -> number of its training responses that a restarted run logged again.
         incomplete_from: step from which on rows may be missing, as a log was cut, deleted or
             replaced while it was read; None if there is none.
+        overwritten: steps whose training responses an evaluation overwrote in the log.
+        partly_validated: those of them of which the log lacks responses of the evaluation.
     """
 
     responses: pd.DataFrame
@@ -278,6 +285,8 @@ class LogTables:
     tools_used: pd.Series = field(default_factory=lambda: pd.Series(dtype=object))
     repeated: dict[int, int] = field(default_factory=dict)
     incomplete_from: int | None = None
+    overwritten: list[int] = field(default_factory=list)
+    partly_validated: list[int] = field(default_factory=list)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -294,6 +303,7 @@ class Tables(LogTables):
         metrics_broken: metric -> the first 1,000 steps with a value of NaN or beyond ±1e150.
         validation: like ``steps``, but computed from the validation responses; empty without any.
         in_progress: step that the run is still writing, which the checks ignore, or None.
+        planned_steps: number of steps that the run was to have, None if it is unknown.
     """
 
     steps: pd.DataFrame
@@ -305,6 +315,7 @@ class Tables(LogTables):
     metrics_broken: dict[str, list[int]] = field(default_factory=dict)
     validation: pd.DataFrame = field(default_factory=pd.DataFrame)
     in_progress: int | None = None
+    planned_steps: int | None = None
 
     @property
     def sample_note(self) -> str:

@@ -246,6 +246,7 @@ def _load(
         known=[*card.paths, *(Path(path) for path in given if path)],
         one_run=options.merge,
         explain=True,
+        settings=card.entries or None,
     )
 
 
