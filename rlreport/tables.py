@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import IntEnum, StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -83,6 +83,7 @@ class NoteKind(StrEnum):
     OTHER_FILE = "other_file"  # a file that is not named like a log
     EMPTY_FILE = "empty_file"
     REPEATED_FILE = "repeated_file"
+    PARTLY_LOGGED = "partly_logged"  # the trainer logs a part of the responses
     OTHER_RUN = "other_run"  # files that another run left in the folder
     EVALUATION = "evaluation"  # an evaluation overwrote rows of training
     WEIGHTS = "weights"  # of the parts of the reward
@@ -111,6 +112,7 @@ HARMLESS = frozenset(
         NoteKind.REPORTS,
         NoteKind.BRANCHES,
         NoteKind.EVALUATION,
+        NoteKind.PARTLY_LOGGED,
         NoteKind.WEIGHTS,
     }
 )
@@ -210,6 +212,29 @@ _APART = 10
 
 # Stands for the middle of a long response, if only its start and end are in the sample
 GAP = "<|gap|>"
+
+
+# Metrics end early if more than this part of the steps of rollouts, and more than one, come after
+_MOST_AFTER = 0.1
+
+
+def ends_early(end: int, steps: NDArray[np.int64]) -> bool:
+    """Return whether a series with the last step ``end`` ends long before the ``steps`` do."""
+    after = int(np.count_nonzero(steps > end))
+    return after > max(1, _MOST_AFTER * len(steps))
+
+
+class Extent(NamedTuple):
+    """How far a run is logged."""
+
+    last_step: int
+    planned_steps: int | None  # None if it is not known
+    metrics_end: int | None  # last step of the metrics if they end early, else None
+
+    @property
+    def is_short(self) -> bool:
+        """Whether the log ends before the planned number of steps."""
+        return self.planned_steps is not None and self.last_step < self.planned_steps
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,6 +367,22 @@ class Tables(LogTables):
         gap = high_first - low_last  # negative if they overlap
         covered = 1 + (low_last - low_first) + (high_last - high_first)
         return bool(gap > _APART * covered)
+
+    @property
+    def extent(self) -> Extent | None:
+        """How far the run is logged, None without a step."""
+        ends = [int(self.steps["step"].max())] if len(self.steps) else []
+        ends += self.overwritten[-1:]
+        metrics_end = None
+        if "step" in self.metrics and len(self.metrics) and not self.metrics_apart:
+            end = int(self.metrics["step"].max())
+            ends.append(end)
+            with_responses = self.steps.loc[self.steps["responses"] > 0, "step"]
+            if ends_early(end, with_responses.to_numpy(np.int64)):
+                metrics_end = end
+        if not ends:
+            return None
+        return Extent(max(ends), self.planned_steps, metrics_end)
 
     def training(self) -> Tables:
         """Return the tables with training responses only, and without steps of 0 responses.

@@ -44,6 +44,18 @@ _MAX_NESTING = 12
 _INDENT = "  "
 # Entries of configuration files that are results of the run, not settings
 _RESULT_ENTRIES = ("log_history",)
+# The settings in a ``trainer_state.json``, whose other entries are bookkeeping
+_STATE = "trainer_state.json"
+_SETTINGS_IN_STATE = frozenset(
+    {
+        "eval_steps",
+        "logging_steps",
+        "max_steps",
+        "num_train_epochs",
+        "save_steps",
+        "train_batch_size",
+    }
+)
 
 _PROSE_NAME = re.compile(r"prompt|system|template|instruct", re.IGNORECASE)
 _CARD_NUMBER = r"[-+]?[0-9.]+(?:e[-+]?[0-9]+)?"
@@ -117,8 +129,7 @@ def run_card(
             card.notes.append(reason)
             continue
         if isinstance(values, Mapping):
-            settings = {k: v for k, v in values.items() if k not in _RESULT_ENTRIES}
-            _add(card, path.name, settings)
+            _add(card, path.name, _settings_in(path, values))
             card.paths.append(path)
         elif configs:  # a list or a scalar
             raise UsageError(f"--config {path.name}: contains no settings")
@@ -127,6 +138,13 @@ def run_card(
     if git:
         _add(card, "git", _git())
     return card
+
+
+def _settings_in(path: Path, values: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the entries of a configuration file without those that are results of the run."""
+    if path.name == _STATE:
+        return {k: v for k, v in values.items() if k in _SETTINGS_IN_STATE}
+    return {k: v for k, v in values.items() if k not in _RESULT_ENTRIES}
 
 
 def configured(folder: Path) -> list[Path]:

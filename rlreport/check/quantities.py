@@ -18,6 +18,7 @@ from rlreport.check.run import Run, has, once_per_run
 from rlreport.check.series import MIN_STEPS, Series
 from rlreport.figures.ragged import Floats
 from rlreport.metrics.roles import in_unit_of
+from rlreport.tables import ends_early
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,21 +105,16 @@ def series_by_step(
     return replace(series, kind=kind)
 
 
-# A metric ends early if more than this part of the run's steps, and more than one, come after it
-MOST_AFTER = 0.1
-
-
 def covers(run: Run, series: Series) -> bool:
     """Return whether a metric has half of the run's steps, or without rollouts MIN_STEPS.
 
     One that ends early does not, as after a crash that left the metrics of a checkpoint.
     """
-    if run.responses.empty:
-        return len(series.steps) >= MIN_STEPS or not len(run.steps)
     is_often = 2 * len(series.steps) >= len(run.steps)
-    steps_after = np.count_nonzero(run.steps > series.steps.max(initial=-1))
-    ends_early = steps_after > max(1, MOST_AFTER * len(run.steps))
-    return is_often and not ends_early and not run.tables.metrics_apart
+    if run.responses.empty:
+        return is_often or len(series.steps) >= MIN_STEPS
+    end = int(series.steps.max(initial=-1))
+    return is_often and not ends_early(end, run.steps) and not run.tables.metrics_apart
 
 
 def leading_series(

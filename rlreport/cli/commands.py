@@ -152,7 +152,7 @@ def inspect(logs: tuple[str, ...], **given: Any) -> None:
     from rlreport.pages.data import note_in_words
     from rlreport.system.workers import Progress
 
-    scan, metrics = read_run(logs, given, Progress(given["quiet"]))
+    scan, metrics, _ = read_run(logs, given, Progress(given["quiet"]))
     has_rollouts = len(scan.responses) > 0
     if has_rollouts:
         _say_steps(scan)

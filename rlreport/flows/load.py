@@ -35,6 +35,7 @@ class ReadRun(NamedTuple):
 
     scan: Scan
     metrics: TrainerMetrics
+    planned_steps: int | None  # number of steps that the run was to have, if known
 
 
 def load_run(
@@ -45,10 +46,8 @@ def load_run(
     **settings: Any,
 ) -> LoadedRun:
     """Read a run and summarise it; ``settings`` are further arguments of ``read_run``."""
-    scan, metrics = read_run(logs, options, progress, workers, **settings)
-    tables = summarise(scan, metrics)
-    known = settings.get("settings")
-    tables.planned_steps = planned_steps(metrics.paths, known or {})
+    scan, metrics, planned = read_run(logs, options, progress, workers, **settings)
+    tables = summarise(scan, metrics, planned)
     loaded = LoadedRun(scan.name, scan.rollouts, tables)
     del scan  # it is large
     release_memory()
@@ -107,4 +106,4 @@ def read_run(
         # The first three notes on metrics may say why none were found, either.
         reasons = "".join(f"; {note.text}" for note in metrics.notes[:3])
         raise UnusableInputError(f"{error}{reasons}") from error
-    return ReadRun(scan, metrics)
+    return ReadRun(scan, metrics, planned_steps(metrics.paths, settings))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -17,8 +16,9 @@ NAME = "trainer_state.json"
 # Logged once, when training ends
 _SUMMARY = "train_runtime"
 
-# Settings under which trainers write how many steps are planned; −1 and null are no plan
-_PLANNED = ("max_steps", "total_training_steps")
+# Settings of transformers' trainer: where one of them is, ``max_steps`` is the trainer's, and not
+# that of an agent's episode
+_OF_TRAINER = frozenset({"logging_steps", "save_steps", "num_train_epochs"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +69,14 @@ def log_of_states(states: tuple[FileStamp, ...]) -> TrainerLog:
 def planned_in(settings: Mapping[str, object]) -> int | None:
     """Return the planned number of steps in settings by their (dotted) names, None without one."""
     for name, value in settings.items():
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if name.rpartition(".")[2] not in _PLANNED or not is_number:
-            continue
-        if math.isfinite(value) and value > 0 and value == int(value):
-            return int(value)
+        prefix, _, last = name.rpartition(".")
+        of_trainer = last == "max_steps" and any(
+            f"{prefix}.{other}".lstrip(".") in settings for other in _OF_TRAINER
+        )
+        planned = coerce.integer(value)  # −1 and null are no plan
+        is_plan = of_trainer or last == "total_training_steps"
+        if is_plan and planned is not None and planned > 0:
+            return planned
     return None
 
 

@@ -60,12 +60,13 @@ def content_of(file: Source) -> Content:
             digest.update(repr(obj).encode("utf-8", "surrogatepass"))
             for name, value in obj.items():
                 # A null comes first where a function does not apply to the first row.
-                if value is None or isinstance(value, float):
-                    total, count = sums.get(name, (0.0, 0))
-                    is_number = value is not None and math.isfinite(value)
-                    sums[name] = (
-                        (total + value, count + 1) if is_number else (total, count)
-                    )
+                if value is not None and not isinstance(value, float):
+                    continue
+                total, count = sums.get(name, (0.0, 0))
+                if value is not None and math.isfinite(value):
+                    total += value
+                    count += 1
+                sums[name] = (total, count)
     step = steps[0] if steps else -1
     return Content(step, len(steps), digest.hexdigest(), sums, modified)
 
@@ -264,11 +265,11 @@ def _solved_weights(
         return tuple(ones.tolist())
     if len(y) < count + _MORE_STEPS or np.linalg.matrix_rank(x) < count:
         return None
-    weights = np.linalg.lstsq(x, y, rcond=None)[0]
-    rounded = np.array([float(f"{weight:.{_WEIGHT_DIGITS}g}") for weight in weights])
+    weights: list[float] = np.linalg.lstsq(x, y, rcond=None)[0].tolist()
+    rounded = [float(f"{weight:.{_WEIGHT_DIGITS}g}") for weight in weights]
     for solution in (rounded, weights):
-        if _misses_by(x, y, solution) <= _EXACT:
-            return tuple(solution.tolist())
+        if _misses_by(x, y, np.array(solution)) <= _EXACT:
+            return tuple(solution)
     return None
 
 

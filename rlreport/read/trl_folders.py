@@ -322,7 +322,7 @@ def _note_share(
         share=share.logged / share.responses,
         distance=share.distance,
     )
-    result.note(NoteKind.FORMAT, text)
+    result.note(NoteKind.PARTLY_LOGGED, text)
 
 
 def _steps_per_generation(settings: Mapping[str, Any]) -> int:
