@@ -80,9 +80,8 @@ def read(folder: Path) -> Tables:
     """Read the logs of a folder and the metrics beside them."""
     options = ReadOptions(workers=1)
     metrics = find_and_read([folder], ())
-    scan = read_logs(
-        [folder], options, GaeOptions(), Progress(), Trainer(metrics.paths)
-    )
+    trainer = Trainer(metrics.paths, metrics.table)
+    scan = read_logs([folder], options, GaeOptions(), Progress(), trainer=trainer)
     return summarise(scan, metrics)
 
 

@@ -107,14 +107,18 @@ def run_card(
     configs: Sequence[str | Path] = (),
     meta: Mapping[str, str] | None = None,
     git: bool = False,
+    tracked: tuple[str, Mapping[str, Any]] | None = None,
 ) -> Card:
     """Return the configuration of a run, from files, ``meta`` and, with ``git``, the commit.
 
-    The files are ``configs`` or, without any, those next to the logs. A file that cannot be read
-    raises UsageError if it is one of ``configs``, else it becomes a note.
+    The files are ``configs`` or, without any, those next to the logs, and ``tracked``: the name of
+    a tracker's file, and the configuration in it. A file that cannot be read raises UsageError if
+    it is one of ``configs``, else it becomes a note.
     """
     card = Card()
-    # Later sources replace values of earlier ones: files, then --meta, then git.
+    # Later sources replace values of earlier ones: trackers, files, then --meta, then git.
+    if tracked is not None and not configs:
+        _add(card, *tracked)
     for path in map(Path, configs or _configurations_of(logs)):
         try:
             values = load_config(path)
