@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import IntEnum, StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -83,6 +83,10 @@ class NoteKind(StrEnum):
     OTHER_FILE = "other_file"  # a file that is not named like a log
     EMPTY_FILE = "empty_file"
     REPEATED_FILE = "repeated_file"
+    PARTLY_LOGGED = "partly_logged"  # the trainer logs a part of the responses
+    OTHER_RUN = "other_run"  # files that another run left in the folder
+    EVALUATION = "evaluation"  # an evaluation overwrote rows of training
+    WEIGHTS = "weights"  # of the parts of the reward
     CHANGED = "changed"  # a log changed while it was read
     SIBLING = "sibling"  # files that are read together with a log next to them
     REPORTS = "reports"  # reports of rlreport lie among the logs
@@ -107,13 +111,16 @@ HARMLESS = frozenset(
         NoteKind.NO_STEP,
         NoteKind.REPORTS,
         NoteKind.BRANCHES,
+        NoteKind.EVALUATION,
+        NoteKind.PARTLY_LOGGED,
+        NoteKind.WEIGHTS,
     }
 )
 
 # Kinds of notes that consist of names from the logs: redaction replaces their texts as a whole,
 # those with names of splits always, those with names of fields if names are redacted, too.
 WITH_SPLIT_NAMES = frozenset({NoteKind.SPLIT, NoteKind.OTHER_SPLIT})
-WITH_FIELD_NAMES = frozenset({NoteKind.UNREAD_FIELDS})
+WITH_FIELD_NAMES = frozenset({NoteKind.UNREAD_FIELDS, NoteKind.WEIGHTS})
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +214,29 @@ _APART = 10
 GAP = "<|gap|>"
 
 
+# Metrics end early if more than this part of the steps of rollouts, and more than one, come after
+_MOST_AFTER = 0.1
+
+
+def ends_early(end: int, steps: NDArray[np.int64]) -> bool:
+    """Return whether a series with the last step ``end`` ends long before the ``steps`` do."""
+    after = int(np.count_nonzero(steps > end))
+    return after > max(1, _MOST_AFTER * len(steps))
+
+
+class Extent(NamedTuple):
+    """How far a run is logged."""
+
+    last_step: int
+    planned_steps: int | None  # None if it is not known
+    metrics_end: int | None  # last step of the metrics if they end early, else None
+
+    @property
+    def is_short(self) -> bool:
+        """Whether the log ends before the planned number of steps."""
+        return self.planned_steps is not None and self.last_step < self.planned_steps
+
+
 @dataclass(frozen=True, slots=True)
 class TextSample:
     """The texts of S sampled responses as units: tokens, or words and CJK characters."""
@@ -259,6 +289,8 @@ class LogTables:
         repeated: step -> number of its training responses that a restarted run logged again.
         incomplete_from: step from which on rows may be missing, as a log was cut, deleted or
             replaced while it was read; None if there is none.
+        overwritten: steps whose training responses an evaluation overwrote in the log.
+        partly_validated: those of them of which the log lacks responses of the evaluation.
     """
 
     responses: pd.DataFrame
@@ -278,6 +310,8 @@ class LogTables:
     tools_used: pd.Series = field(default_factory=lambda: pd.Series(dtype=object))
     repeated: dict[int, int] = field(default_factory=dict)
     incomplete_from: int | None = None
+    overwritten: list[int] = field(default_factory=list)
+    partly_validated: list[int] = field(default_factory=list)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -294,6 +328,7 @@ class Tables(LogTables):
         metrics_broken: metric -> the first 1,000 steps with a value of NaN or beyond ±1e150.
         validation: like ``steps``, but computed from the validation responses; empty without any.
         in_progress: step that the run is still writing, which the checks ignore, or None.
+        planned_steps: number of steps that the run was to have, None if it is unknown.
     """
 
     steps: pd.DataFrame
@@ -305,6 +340,7 @@ class Tables(LogTables):
     metrics_broken: dict[str, list[int]] = field(default_factory=dict)
     validation: pd.DataFrame = field(default_factory=pd.DataFrame)
     in_progress: int | None = None
+    planned_steps: int | None = None
 
     @property
     def sample_note(self) -> str:
@@ -331,6 +367,22 @@ class Tables(LogTables):
         gap = high_first - low_last  # negative if they overlap
         covered = 1 + (low_last - low_first) + (high_last - high_first)
         return bool(gap > _APART * covered)
+
+    @property
+    def extent(self) -> Extent | None:
+        """How far the run is logged, None without a step."""
+        ends = [int(self.steps["step"].max())] if len(self.steps) else []
+        ends += self.overwritten[-1:]
+        metrics_end = None
+        if "step" in self.metrics and len(self.metrics) and not self.metrics_apart:
+            end = int(self.metrics["step"].max())
+            ends.append(end)
+            with_responses = self.steps.loc[self.steps["responses"] > 0, "step"]
+            if ends_early(end, with_responses.to_numpy(np.int64)):
+                metrics_end = end
+        if not ends:
+            return None
+        return Extent(max(ends), self.planned_steps, metrics_end)
 
     def training(self) -> Tables:
         """Return the tables with training responses only, and without steps of 0 responses.

@@ -176,6 +176,7 @@ def _about_run(run: Run) -> Judged[Finding]:
         step_count=len(steps),
         first_step=steps[0] if steps else None,
         last_step=steps[-1] if steps else None,
+        extent=run.tables.extent,
         basis=_basis(run),
         reward_count=int(np.isfinite(quantities.reward(run).values).sum()),
         response_count=len(run.responses),

@@ -168,7 +168,7 @@ def inspect(logs: tuple[str, ...], **given: Any) -> None:
     from rlreport.system.workers import Progress
 
     with local_copies({"logs": logs}) as paths:
-        scan, metrics = read_run(paths["logs"], given, Progress(given["quiet"]))
+        scan, metrics, _ = read_run(paths["logs"], given, Progress(given["quiet"]))
     has_rollouts = len(scan.responses) > 0
     if has_rollouts:
         _say_steps(scan)

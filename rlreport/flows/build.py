@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -34,6 +34,7 @@ from rlreport.draw.svg import check_address_space
 from rlreport.errors import UsageError
 from rlreport.figures.ragged import Ints
 from rlreport.flows.load import LoadedRun, load_run
+from rlreport.metrics.settings import tracked_settings
 from rlreport.options import BuildOptions, ReportOptions
 from rlreport.pages.author_notes import notes_file, read_notes
 from rlreport.pages.context import JudgedRun
@@ -246,6 +247,7 @@ def _load(
         known=[*card.paths, *(Path(path) for path in given if path)],
         one_run=options.merge,
         explain=True,
+        settings=card.entries or None,
     )
 
 
@@ -282,16 +284,29 @@ def _thresholds(options: ReportOptions) -> Thresholds:
     return load_thresholds(options.thresholds) if options.thresholds else Thresholds()
 
 
-def _card(logs: Sequence[str | Path], options: ReportOptions) -> Card:
+def _card(logs: Sequence[str | Path], options: BuildOptions) -> Card:
     """Return the run's configuration; redaction removes its texts, or all entries with names."""
     meta = {str(name): str(value) for name, value in options.meta.items()}
+    configs = tuple(map(Path, options.config))
     card = run_card(
-        logs, configs=tuple(map(Path, options.config)), meta=meta, git=options.git
+        logs,
+        configs=configs,
+        meta=meta,
+        git=options.git,
+        tracked=None if configs else _tracked(logs, options),
     )
     if options.redact_names:
         # Names of settings are names, too. The paths only keep the files from being unread logs.
         return Card(withheld=bool(card.entries), paths=card.paths)
     return card.without_texts() if options.redact else card
+
+
+def _tracked(
+    logs: Sequence[str | Path], options: BuildOptions
+) -> tuple[str, Mapping[str, Any]] | None:
+    """Return the configuration that a tracker has of the run, and the name of its file."""
+    found = tracked_settings([*logs, *options.metrics], options.run)
+    return found and (found.source, found.settings)
 
 
 def _judge(

@@ -6,12 +6,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from rlreport.about.card import run_card
 from rlreport.errors import UnusableInputError
+from rlreport.formats.trainer_state import planned_steps
 from rlreport.metrics.find import TrainerMetrics, find_and_read
 from rlreport.options import GaeOptions, ReadOptions, part
 from rlreport.read.logs import read_logs
 from rlreport.read.rollouts import Rollouts
 from rlreport.read.tables import Scan
+from rlreport.read.trl_folders import Trainer
 from rlreport.summarise.run import summarise
 from rlreport.system.workers import Progress, Workers, release_memory
 from rlreport.tables import Tables
@@ -32,6 +35,7 @@ class ReadRun(NamedTuple):
 
     scan: Scan
     metrics: TrainerMetrics
+    planned_steps: int | None  # number of steps that the run was to have, if known
 
 
 def load_run(
@@ -42,8 +46,8 @@ def load_run(
     **settings: Any,
 ) -> LoadedRun:
     """Read a run and summarise it; ``settings`` are further arguments of ``read_run``."""
-    scan, metrics = read_run(logs, options, progress, workers, **settings)
-    tables = summarise(scan, metrics)
+    scan, metrics, planned = read_run(logs, options, progress, workers, **settings)
+    tables = summarise(scan, metrics, planned)
     loaded = LoadedRun(scan.name, scan.rollouts, tables)
     del scan  # it is large
     release_memory()
@@ -59,6 +63,7 @@ def read_run(
     known: Iterable[Path] = (),
     one_run: bool = False,
     explain: bool = False,
+    settings: Mapping[str, Any] | None = None,
 ) -> ReadRun:
     """Read the logs and the metrics of a run.
 
@@ -70,10 +75,13 @@ def read_run(
         known: files with another purpose: no note says that they are not logs.
         one_run: whether several starts in one log of metrics are one training.
         explain: whether an error says what was found of metrics.
+        settings: the run's configuration; None to look for it next to the logs.
 
     Raises:
         UnusableInputError: nothing can be read.
     """
+    if settings is None:
+        settings = run_card(logs).entries
     read_options = part(ReadOptions, options)
     gae_options = part(GaeOptions, options)
     metrics = find_and_read(
@@ -87,9 +95,9 @@ def read_run(
             read_options,
             gae_options,
             progress,
-            metrics=metrics.paths,
             workers=workers,
             used=used,
+            trainer=Trainer(metrics.paths, metrics.table, settings),
         )
     except UnusableInputError as error:
         # If metrics were read, the error is about the logs alone.
@@ -98,4 +106,4 @@ def read_run(
         # The first three notes on metrics may say why none were found, either.
         reasons = "".join(f"; {note.text}" for note in metrics.notes[:3])
         raise UnusableInputError(f"{error}{reasons}") from error
-    return ReadRun(scan, metrics)
+    return ReadRun(scan, metrics, planned_steps(metrics.paths, settings))

@@ -185,6 +185,10 @@ class RowReader:
         self.format = form
         self._names = names or TokenNames()
 
+    def of_format(self, form: BaseFormat) -> RowReader:
+        """Return a reader of another format, with the same tokenizer."""
+        return RowReader(form, self._names)
+
     def __call__(self, obj: Row, where: Where) -> Iterator[Row]:
         """Yield the canonical rows of ``obj``; an ``UnreadRow`` for each that cannot be read."""
         for row in self.format.rows(obj, where):

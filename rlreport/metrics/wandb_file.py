@@ -27,6 +27,8 @@ from rlreport.text.messages import message
 
 MAX_RECORD = 64_000_000  # Maximum size of one record of a W&B file in bytes
 _RUN_ENTRIES = 20  # entries at the start of the file, among which is the run message
+# Entries at the start of the file, among which is the configuration
+_CONFIG_ENTRIES = 2_000
 
 # Layout of a LevelDB log: blocks of chunks, each with a checksum, its length and its kind
 _BLOCK = 32_768
@@ -47,9 +49,14 @@ _FIXED_SIZES = {_FIXED64: 8, _FIXED32: 4}
 
 # Numbers of fields in W&B's messages (``wandb_internal.proto``): in Record,
 _HISTORY = 2
+_CONFIG = 5
 _RUN = 17
 # in RunRecord,
+_RUN_CONFIG = 4
 _RUN_NAME = 8
+# in ConfigRecord and ConfigItem,
+_UPDATE = 1
+_JSON_VALUE = 16
 # in HistoryRecord,
 _ITEM = 1
 _STEP = 2
@@ -74,6 +81,32 @@ def wandb_run(path: Path) -> str:
                 return f"{_text(names[0])}-{run}" if names else run
     # Without a name, or if the file is damaged: the id alone
     return run
+
+
+def wandb_settings(path: Path) -> dict[str, Any]:
+    """Return the configuration in a W&B run file: setting -> value, {} without one."""
+    settings: dict[str, Any] = {}
+    with suppress(RlreportError):
+        for entry in islice(_wandb_entries(path), _CONFIG_ENTRIES):
+            for run in _values_of(entry, _RUN):
+                for config in _values_of(run, _RUN_CONFIG):
+                    settings |= _updates_in(config)
+            for config in _values_of(entry, _CONFIG):
+                settings |= _updates_in(config)
+    return settings
+
+
+def _updates_in(config: int | bytes) -> dict[str, Any]:
+    """Return {setting: value} of W&B's message ``ConfigRecord``; nested names are dotted."""
+    updates: dict[str, Any] = {}
+    for item in _values_of(config, _UPDATE):
+        keys = [_text(key) for key in _values_of(item, _KEY) if key]
+        keys = keys or [_text(key) for key in _values_of(item, _NESTED_KEY)]
+        for value in _values_of(item, _JSON_VALUE):
+            with suppress(ValueError):
+                if keys and isinstance(value, bytes):
+                    updates[".".join(keys)] = load_json(value)
+    return updates
 
 
 def wandb_records(path: Path, _: UnusedRows) -> Iterator[Record]:

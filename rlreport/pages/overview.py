@@ -153,6 +153,10 @@ def _overview(
     )
 
 
+# Notes on what the verdict is about
+_TOLD_FIRST = (NoteKind.NO_STEP, NoteKind.OTHER_RUN, NoteKind.PARTLY_LOGGED)
+
+
 def _warnings(run: JudgedRun) -> str:
     """Return what readers must know of the logs before the verdict, "" if nothing."""
     tables = run.tables
@@ -160,7 +164,7 @@ def _warnings(run: JudgedRun) -> str:
     several_runs_lead = run.verdict.level == "unjudged" and run.verdict.lead
     texts = []
     for note in tables.notes:
-        if note.kind == NoteKind.NO_STEP:
+        if note.kind in _TOLD_FIRST:
             texts.append(message("{one:capital}.", one=note.text))
         elif note.kind == NoteKind.SEVERAL_RUNS and not several_runs_lead:
             texts.append(note.text)
@@ -205,13 +209,14 @@ def _summary(tables: Tables) -> str:
     places = {"low": steps[0], "high": steps[-1], "steps": len(steps)}
     if tables.responses.empty:
         metrics = len(tables.metrics.columns) - 1  # without the step
-        return message(
+        logged = message(
             "{metrics} of the trainer over {steps:count} steps ({low}–{high}), from {files}. No "
             "rollouts are logged.",
             metrics=plural("{count} metric", "{count} metrics", metrics),
             files=metrics_files,
             **places,
         )
+        return sentences([logged, _end(tables)])
     places["responses"] = counted_responses(tables.responses["validation"])
     places["files"] = plural("{count} file", "{count} files", len(tables.files))
     if len(steps) == 1:
@@ -227,7 +232,32 @@ def _summary(tables: Tables) -> str:
         else ""
     )
     metrics_note = message("Trainer metrics from {names}.", names=metrics_files)
-    return sentences([logs, texts, metrics_note if names else ""])
+    extent = tables.extent
+    if extent is not None and extent.metrics_end is not None:
+        metrics_note = message(
+            "Trainer metrics from {names} end at step {end}.",
+            names=metrics_files,
+            end=extent.metrics_end,
+        )
+    return sentences([logs, texts, metrics_note if names else "", _end(tables)])
+
+
+def _end(tables: Tables) -> str:
+    """Return where a run ends that has fewer steps than planned, "" for others."""
+    extent = tables.extent
+    if extent is None or not extent.is_short:
+        return ""
+    if tables.in_progress is not None:
+        return message(
+            "Step {last:count} of {planned:count}.",
+            last=extent.last_step,
+            planned=extent.planned_steps,
+        )
+    return message(
+        "The log ends at step {last:count} of {planned:count}.",
+        last=extent.last_step,
+        planned=extent.planned_steps,
+    )
 
 
 def _steps_table(run: JudgedRun, addresses: Addresses) -> TableView:

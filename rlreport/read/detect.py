@@ -18,7 +18,6 @@ from rlreport.formats.logged import STEP_WORD, step_in_path
 from rlreport.formats.registry import Detected, RowReader, detect, refusal
 from rlreport.formats.renamed import RLBoard
 from rlreport.formats.token_names import TokenNames
-from rlreport.formats.trl import TRL, repeated_files
 from rlreport.options import ReadOptions
 from rlreport.read.lines import (
     DAMAGED,
@@ -30,6 +29,7 @@ from rlreport.read.lines import (
 )
 from rlreport.read.listing import LINE_SUFFIXES, Listing, is_url
 from rlreport.read.record import load_object
+from rlreport.read.trl_folders import Trainer, TRLFiles, trl_files
 from rlreport.system.stores import Source
 from rlreport.tables import Note, NoteKind
 from rlreport.text.messages import message
@@ -92,6 +92,8 @@ class LogFiles:
     unread: UnreadFields = field(default_factory=dict)
     # a path, if the paths of files differ in a number, which may be the step
     numbered: str = ""
+    # what the trainer's log says of TRL's files
+    trl: TRLFiles = field(default_factory=TRLFiles)
 
     def add(
         self, source: Source, log_format: LogFormat, unread: UnreadFields | None
@@ -105,17 +107,24 @@ class LogFiles:
         """Return the same with only the logs at these indices."""
         sources = [self.sources[i] for i in files]
         formats = [self.formats[i] for i in files]
-        return LogFiles(sources, formats, self.notes, self.unread, self.numbered)
+        return replace(self, sources=sources, formats=formats)
 
 
 def detect_formats(
-    listing: Listing, options: ReadOptions, used: Iterable[Path] = ()
+    listing: Listing,
+    options: ReadOptions,
+    used: Iterable[Path] = (),
+    trainer: Trainer | None = None,
 ) -> LogFiles:
-    """Return the logs to read with their formats, and notes on other files not in ``used``."""
+    """Return the logs to read with their formats, and notes on other files.
+
+    There are none on those in ``used``, nor on the trainer's.
+    """
+    trainer = trainer or Trainer()
     paths = [source.path for source in listing.sources]
     listed = frozenset(Path(path) for path in paths if not is_url(path))
     detections = _detections(listing.sources, options, listed)
-    others = _OtherFiles(used, detections)
+    others = _OtherFiles([*used, *trainer.files], detections)
     files = LogFiles()
     row_splits: list[frozenset[str]] = []  # of each log, see ``_Detection.splits``
     stepless: set[str] = set()  # names of logs with rows without a step
@@ -142,7 +151,16 @@ def detect_formats(
         files.notes.append(Note(NoteKind.REPORTS, text, count, listing.reports[0]))
     # Only now, as the siblings among the other files have been met
     files.notes += others.notes_on_siblings()
-    chosen = _without_repeats(_chosen_splits(files, row_splits, options.split))
+    # Before the choice of splits, as a file may turn out to be of an evaluation
+    files.trl = trl_files(files.sources, files.formats, trainer)
+    files.notes += files.trl.notes
+    kept: list[int] = []
+    for i, source in enumerate(files.sources):
+        files.formats[i] = files.trl.formats.get(source.name, files.formats[i])
+        if source.name not in files.trl.left_out:
+            kept.append(i)
+    read = files.only(kept)
+    chosen = _chosen_splits(read, [row_splits[i] for i in kept], options.split)
     # Last, so that only files that are read decide which number in the paths is a step
     return _with_path_steps(chosen, stepless)
 
@@ -263,27 +281,6 @@ def path_steps(names: Sequence[str]) -> dict[str, int]:
         if len(set(numbers.values())) > 1:
             steps |= numbers
     return steps
-
-
-def _without_repeats(files: LogFiles) -> LogFiles:
-    """Return the files without those of TRL that repeat rows of an earlier step, and a note."""
-    folders: dict[str, list[Source]] = {}
-    for source, log_format in zip(files.sources, files.formats, strict=True):
-        if log_format.id == TRL.id and log_format.container == "parquet":
-            folders.setdefault(source.name.rpartition("/")[0], []).append(source)
-    repeats: dict[str, str] = {}
-    for sources in folders.values():
-        repeats |= repeated_files(sources)
-    if not repeats:
-        return files
-    text = message(
-        "files that repeat earlier rows (of {file}) under a new step, as TRL does; left out",
-        file=min(repeats.values()),
-    )
-    files.notes.append(Note(NoteKind.REPEATED_FILE, text, len(repeats), min(repeats)))
-    return files.only(
-        [i for i, source in enumerate(files.sources) if source.name not in repeats]
-    )
 
 
 def _chosen_splits(

@@ -40,6 +40,7 @@ from rlreport.read.tables import (
     tool_table,
     tools_used,
 )
+from rlreport.read.trl_folders import Trainer
 from rlreport.system.cache import Store, store_at
 from rlreport.system.in_memory import is_in_memory, place, run_name
 from rlreport.system.stores import Source, shown
@@ -70,17 +71,18 @@ def read_logs(
     gae: GaeOptions | None = None,
     progress: Progress | None = None,
     *,
-    metrics: Iterable[Path] = (),
+    trainer: Trainer | None = None,
     workers: Workers | None = None,
     used: Iterable[Path] = (),
     limits: ReadLimits | None = None,
 ) -> Scan:
     """Read logs from files, folders, globs and URLs into tables.
 
-    ``metrics`` and ``used`` are files with another purpose: no note says that they are not logs.
+    ``used`` are files with another purpose: no note says that they are not logs, nor that the files
+    of ``trainer`` are not. It tells which rows are of the run, where a log alone does not.
 
     Raises:
-        UnusableInputError: no response can be read (unless there are ``metrics`` and no logs), or
+        UnusableInputError: no response can be read (unless there are metrics and no logs), or
             ``options.strict`` is set and anything was skipped or repaired.
         UsageError: a path does not exist, or an option does not fit the logs.
     """
@@ -88,6 +90,7 @@ def read_logs(
     gae = gae or GaeOptions()
     progress = progress or Progress()
     limits = limits or LIMITS
+    trainer = trainer or Trainer()
     if workers is None:
         with Workers(options.workers, options.ray) as started:
             # Once more, with workers that end afterwards
@@ -96,7 +99,7 @@ def read_logs(
                 options,
                 gae,
                 progress,
-                metrics=metrics,
+                trainer=trainer,
                 workers=started,
                 used=used,
                 limits=limits,
@@ -104,8 +107,8 @@ def read_logs(
     if options.ray is not None:
         options = _with_absolute_tokenizer(options)
     listing = _listing(paths, options)
-    files = detect_formats(listing, options, [*metrics, *used])
-    if not files.sources and not metrics:
+    files = detect_formats(listing, options, used, trainer)
+    if not files.sources and not trainer.files:
         files.notes[:0] = absent_notes(paths)
     spool = RolloutSpool()
     chunks = read_chunks(
@@ -118,7 +121,7 @@ def read_logs(
         spool=spool,
     )
     name = safe_text(_name(paths))
-    if metrics and not files.sources:
+    if trainer.files and not files.sources:
         return no_responses(name, files.notes)
     rows = log_rows(chunks, files, keep_restarted=options.restarts != "last")
     chunks.clear()  # to save memory, as ``rows`` has all of them
@@ -289,6 +292,8 @@ def _tables(
         tools=tools,
         tools_used=tools_used(rows, tools),
         incomplete_from=first_incomplete,
+        overwritten=sorted(files.trl.overwritten),
+        partly_validated=sorted(files.trl.partial),
     )
 
 

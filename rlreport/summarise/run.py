@@ -16,6 +16,7 @@ from rlreport.figures.grouped import Grouped
 from rlreport.figures.ragged import Floats
 from rlreport.figures.rounding import difference
 from rlreport.metrics.find import TrainerMetrics
+from rlreport.metrics.roles import roles_of
 from rlreport.read.tables import Scan
 from rlreport.summarise.steps import rounded_columns, step_tables, trainer_steps
 from rlreport.summarise.tokens import USED, step_bigrams, token_table
@@ -132,7 +133,11 @@ MAX_NAMED = 10  # runs named in an error
 
 # Logged numbers may be as large as float64 allows, so sums may be infinite and deviations NaN.
 @np.errstate(over="ignore", invalid="ignore")
-def summarise(scan: Scan, metrics: TrainerMetrics | None = None) -> Tables:
+def summarise(
+    scan: Scan,
+    metrics: TrainerMetrics | None = None,
+    planned_steps: int | None = None,
+) -> Tables:
     """Return all tables of a run from what was read of its logs and of its metrics."""
     metrics = metrics or TrainerMetrics()
     role = scan.responses["validation"].to_numpy()  # see ``RowRole``
@@ -151,6 +156,7 @@ def summarise(scan: Scan, metrics: TrainerMetrics | None = None) -> Tables:
             failed=scan.failed,
             filtered=scan.filtered,
         )
+        _complete_validation(steps, scan.partly_validated, metrics.table)
     # The step that is being written, and all later ones
     if scan.incomplete_from is not None:
         is_growing = steps["step"] >= scan.incomplete_from
@@ -182,6 +188,7 @@ def summarise(scan: Scan, metrics: TrainerMetrics | None = None) -> Tables:
         metrics_files=metrics.files,
         metrics_broken=metrics.broken,
         validation=validation,
+        planned_steps=planned_steps,
     )
     if tables.metrics_apart:
         text = message(
@@ -189,6 +196,20 @@ def summarise(scan: Scan, metrics: TrainerMetrics | None = None) -> Tables:
         )
         tables.notes.append(Note(NoteKind.METRICS, text, len(metrics.table)))
     return tables
+
+
+def _complete_validation(
+    steps: pd.DataFrame, partly_validated: Sequence[int], metrics: pd.DataFrame
+) -> None:
+    """Set the mean reward of evaluations whose responses are logged in part to the trainer's."""
+    if not partly_validated:
+        return
+    is_partial = steps["step"].isin(partly_validated)
+    steps.loc[is_partial, "validation_reward_mean"] = np.nan
+    name = roles_of(map(str, metrics.columns[1:])).get("validation")
+    if name is not None:
+        logged = steps.loc[is_partial, "step"].map(metrics.set_index("step")[name])
+        steps.loc[is_partial, "validation_reward_mean"] = logged
 
 
 def _refuse_several(runs: Sequence[str]) -> None:

@@ -373,7 +373,7 @@ def broken_log(check: Check, run: Run) -> Result:
         *_changed_files(tables),
         *_unreadable_lines(tables, limits),
         *_incomplete_faults(run),
-        *_missing_steps(run.attempted_steps["step"].to_numpy(np.int64), limits),
+        *_missing_steps(_logged_steps(run), limits),
         *_early_ranks(tables, run.steps),
     ]
     # The reader cut token arrays of unequal length, which padding had caused.
@@ -453,6 +453,13 @@ def _incomplete_faults(run: Run) -> Iterator[_Fault]:
     if incomplete[-1] == last:
         facts = {"last": int(responses[-1]), "usual": usual}
         yield _Fault(Severity.INFO, "last", facts, (last,))
+
+
+def _logged_steps(run: Run) -> Ints:
+    """Return the steps that were logged, also where an evaluation overwrote their responses."""
+    attempted = run.attempted_steps["step"].to_numpy(np.int64)
+    overwritten = np.array(run.tables.overwritten, np.int64)
+    return np.union1d(attempted, overwritten)
 
 
 def _missing_steps(steps: Ints, limits: _BrokenLog) -> Iterator[_Fault]:
