@@ -31,7 +31,6 @@ from rlreport.metrics import (
     trackers,
     wandb_file,
 )
-from rlreport.metrics.consoles import has_steps
 from rlreport.metrics.lines import UnusedRows
 from rlreport.metrics.starts import start_notes
 from rlreport.metrics.table import MAX_BROKEN, MAX_METRICS, MAX_STEPS, MetricsTable
@@ -59,12 +58,10 @@ EVENTS = "events.out.tfevents"  # Prefix of the names of TensorBoard event files
 ONLY_METRICS = ("events", ".csv", ".wandb")
 
 _DEPTH = 6  # levels of folders that are searched
-_PEEK = 1 << 20  # bytes of a console log in which its first line of metrics is searched
 _MAX_RUN_NAME = 200  # characters
 # Bytes of a table's first line, such as one of many thousand metrics
 _LONGEST_HEAD = 16 << 20
 _CHECKPOINT = re.compile(r"(?:checkpoint|ckpt|global_step|step)[-_]?\d+")
-_CONSOLE = (".log", ".txt", ".out")
 # Names of JSON documents to read in a folder; others are read only if the user names them
 _JSON_NAME = re.compile(r"metrics|history|trainer_state", re.IGNORECASE)
 
@@ -228,7 +225,7 @@ def _is_metrics(path: Path, *, in_folder: bool = False) -> bool:
         return False
     if in_folder and kind == ".json" and not _JSON_NAME.search(path.name):
         return False
-    if in_folder and kind == "console" and path.suffix not in _CONSOLE:
+    if in_folder and kind == "console" and not console_files.is_console_name(path.name):
         return False
     try:
         return _has_metrics(path, kind)
@@ -250,8 +247,7 @@ def _has_metrics(path: Path, kind: str) -> bool:
         case ".json":
             return next(json_files.json_records(path, UnusedRows()), None) is not None
         case "console":
-            with path.open("rb") as stream:
-                return has_steps(stream.read(_PEEK))
+            return console_files.has_metrics(path)
         case _:
             return _is_table(path, kind)
 

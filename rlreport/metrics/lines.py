@@ -39,8 +39,8 @@ class UnusedRows:
         self._counts: Counter[str] = Counter()
         self._first_lines: dict[str, int | None] = {}
 
-    def add(self, why: str, line: int | None) -> None:
-        self._counts[why] += 1
+    def add(self, why: str, line: int | None, count: int = 1) -> None:
+        self._counts[why] += count
         self._first_lines.setdefault(why, line)
 
     def notes(self, file: str) -> list[Note]:
