@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -81,19 +82,25 @@ def read_run(
     )
     # Files on which there is no note that they are not logs
     used = [*known, *metrics.explained(strict=read_options.strict)]
+    read = partial(
+        read_logs,
+        logs,
+        read_options,
+        gae_options,
+        progress,
+        workers=workers,
+    )
     try:
-        scan = read_logs(
-            logs,
-            read_options,
-            gae_options,
-            progress,
-            metrics=metrics.paths,
-            workers=workers,
-            used=used,
-        )
+        scan = read(metrics=metrics.paths, used=used)
     except UnusableInputError as error:
         # If metrics were read, the error is about the logs alone.
-        if not explain or metrics.paths:
+        if metrics.paths:
+            raise
+        # Without rollouts, files that could be either are metrics.
+        wide = find_and_read(logs, run=read_options.run, one_run=one_run, wide=True)
+        if wide.paths:
+            return ReadRun(read(metrics=wide.paths, used=used), wide)
+        if not explain:
             raise
         # The first three notes on metrics may say why none were found, either.
         reasons = "".join(f"; {note.text}" for note in metrics.notes[:3])

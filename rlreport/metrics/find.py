@@ -22,12 +22,14 @@ from rlreport.errors import (
     UsageError,
 )
 from rlreport.figures.ragged import Ints
-from rlreport.formats.metric_rows import STEP_KEYS, TEXT_KEYS, Record, is_event
+from rlreport.formats.metric_rows import STEP_KEYS, TEXT_KEYS, Record
+from rlreport.formats.registry import detect
 from rlreport.metrics import (
     console_files,
     csv_files,
     json_files,
     lines,
+    shapes,
     trackers,
     wandb_file,
 )
@@ -37,8 +39,8 @@ from rlreport.metrics.starts import start_notes
 from rlreport.metrics.table import MAX_BROKEN, MAX_METRICS, MAX_STEPS, MetricsTable
 from rlreport.read.lines import DAMAGED
 from rlreport.read.listing import COMPRESSIONS, name_in_logs, names_of_runs
-from rlreport.system.documents import LimitError, load_json
-from rlreport.system.own_output import is_own_folder, refuse_own_output
+from rlreport.system.documents import LimitError
+from rlreport.system.own_output import is_own_file, is_own_folder, refuse_own_output
 from rlreport.tables import MetricsFile, Note, NoteKind
 from rlreport.text.messages import message
 
@@ -57,11 +59,10 @@ EVENTS = "events.out.tfevents"  # Prefix of the names of TensorBoard event files
 # Kinds of files (see ``_kind``) that never contain rollouts
 ONLY_METRICS = ("events", ".csv", ".wandb")
 
+_MAX_DETECTED = 20  # rows by which a format of rollouts is recognized
 _DEPTH = 6  # levels of folders that are searched
 _PEEK = 1 << 20  # bytes of a console log in which its first line of metrics is searched
 _MAX_RUN_NAME = 200  # characters
-# Bytes of a table's first line, such as one of many thousand metrics
-_LONGEST_HEAD = 16 << 20
 _CHECKPOINT = re.compile(r"(?:checkpoint|ckpt|global_step|step)[-_]?\d+")
 _CONSOLE = (".log", ".txt", ".out")
 # Names of JSON documents to read in a folder; others are read only if the user names them
@@ -82,8 +83,11 @@ class MetricsSource(NamedTuple):
     run: str = ""
 
 
-def find_metrics(path: Path) -> list[MetricsSource]:
+def find_metrics(path: Path, *, wide: bool = False) -> list[MetricsSource]:
     """Return the metrics in a folder or a file, by file and run, sorted by path; [] without any.
+
+    With ``wide``, also files that are metrics by the shape of their content alone, see
+    ``metrics.shapes``: where there are no rollouts, which such files could be, too.
 
     MLflow's ``metrics`` folders count as files. If the checkpoints of a run each have a
     ``trainer_state.json``, only the largest is used. Links to folders are not followed.
@@ -91,7 +95,8 @@ def find_metrics(path: Path) -> list[MetricsSource]:
     if not path.is_dir():
         # Such a file can only be one of metrics, even if it is broken: reading it tells why.
         only_metrics = path.is_file() and _kind(path) in ONLY_METRICS
-        return _files_of(path, path.parent) if only_metrics or _is_metrics(path) else []
+        is_metrics = only_metrics or _is_metrics(path, wide=wide)
+        return _files_of(path, path.parent) if is_metrics else []
     if _is_mlflow(path):
         return [_mlflow_source(path)]
     sources: list[MetricsSource] = []
@@ -111,11 +116,11 @@ def find_metrics(path: Path) -> list[MetricsSource]:
             sources.append(_mlflow_source(here / folder))
         for name in names:
             file = here / name
-            if not file.is_file():
+            if not file.is_file() or is_own_file(file):
                 continue  # opening a pipe would block
             if file.name.endswith("trainer_state.json"):
                 states.setdefault(_run_of(file, path), []).append(file)
-            elif _is_metrics(file, in_folder=True):
+            elif _is_metrics(file, in_folder=True, wide=wide):
                 sources += _files_of(file, path)
     # The state of a later checkpoint has the history of those before it: the largest has all.
     for files in states.values():
@@ -180,10 +185,13 @@ def _files_of(path: Path, root: Path) -> list[MetricsSource]:
         return [
             MetricsSource(path, partial(read, run=name), name or run) for name in names
         ]
-    if kind == ".csv":
-        with _unreadable(path):
-            names = csv_files.csv_runs(path)
-        if names:  # the table has several runs
+    if kind in (".csv", ".json"):
+        runs_in = csv_files.csv_runs if kind == ".csv" else json_files.json_runs
+        try:
+            names = runs_in(path)
+        except (*DAMAGED, ValueError, OverflowError):
+            names = []  # reading it tells why it cannot be read
+        if names:  # the file has several runs
             return [
                 MetricsSource(path, partial(read, run=name), name or run)
                 for name in names
@@ -215,20 +223,20 @@ def _kind(path: Path) -> str:
     return "console"
 
 
-def _is_metrics(path: Path, *, in_folder: bool = False) -> bool:
+def _is_metrics(path: Path, *, in_folder: bool = False, wide: bool = False) -> bool:
     """Return whether a file has metrics; ``in_folder`` if the user did not name the file.
 
-    Files in a folder that only might be metrics are not opened.
+    Unless the search is ``wide``, files in a folder that only might be metrics are not opened.
     """
     kind = _kind(path)
     if not path.is_file():
         return False
-    if in_folder and kind == ".json" and not _JSON_NAME.search(path.name):
+    if in_folder and not wide and kind == ".json" and not _JSON_NAME.search(path.name):
         return False
     if in_folder and kind == "console" and path.suffix not in _CONSOLE:
         return False
     try:
-        return _has_metrics(path, kind)
+        return _has_metrics(path, kind) or (wide and _has_shape(path, kind))
     except LimitError:
         return kind == ".csv"  # reading it tells the limit
     except (OSError, ValueError, sqlite3.Error, RlreportError):
@@ -249,17 +257,31 @@ def _has_metrics(path: Path, kind: str) -> bool:
         case "console":
             with path.open("rb") as stream:
                 return has_steps(stream.read(_PEEK))
+        case ".jsonl":
+            return json_files.are_events(json_files.head_of(path))
         case _:
-            return _is_table(path, kind)
+            return _is_table(path)
 
 
-def _is_table(path: Path, kind: str) -> bool:
-    """Return whether a .jsonl begins with an event, or a .csv with names and a row of numbers."""
-    with closing(lines.lines_of(path, _LONGEST_HEAD)) as head:
+def _has_shape(path: Path, kind: str) -> bool:
+    """Return whether a file has metrics by its shape, and is not in a format of rollouts."""
+    if kind == ".json":
+        return json_files.has_series(path)
+    if kind == ".csv":
+        return csv_files.has_rows(path)
+    if kind != ".jsonl":
+        return False
+    rows = json_files.head_of(path)
+    logged = [row for row in rows if not shapes.configuration_of(row)]
+    is_rollouts = bool(rows) and detect(path.name, rows[:_MAX_DETECTED]) is not None
+    return not is_rollouts and shapes.step_of_rows(logged) is not None
+
+
+def _is_table(path: Path) -> bool:
+    """Return whether a .csv begins with names and a row of numbers."""
+    with closing(lines.lines_of(path, json_files.LONGEST_HEAD)) as head:
         first = next(head, b"")
         second = next(head, b"")
-    if kind == ".jsonl":
-        return is_event(load_json(first, "replace"))
     separator = csv_files.csv_separator(first)
     names = csv_files.csv_cells(first, separator)
     cells = csv_files.csv_cells(second, separator)
@@ -314,21 +336,27 @@ def find_and_read(
     run: str = "",
     *,
     one_run: bool = False,
+    wide: bool = False,
 ) -> TrainerMetrics:
     """Read the metrics files ``given`` by the user, else those in the logs.
 
     With a ``run``, only those of this run are read.
 
     A file that cannot be read raises if the user named it; if not, it becomes a note. With
-    ``one_run``, several starts in one log are taken to be one training.
+    ``one_run``, several starts in one log are taken to be one training; ``wide`` is that of
+    ``find_metrics``.
     """
-    find = sources_of if given else find_metrics
+    find = sources_of if given else partial(find_metrics, wide=wide)
     sources: list[MetricsSource] = []
     for path in given or logs:
         sources += find(Path(path))
     runs = sorted({source.run for source in sources})
+    is_unknown = bool(run) and run not in runs and run not in names_of_runs(logs)
+    if is_unknown and not given and not wide:
+        # The run may be one of a file that only the wide search finds.
+        return find_and_read(logs, given, run, one_run=one_run, wide=True)
     # The run may have rollouts only.
-    if run and run not in runs and run not in names_of_runs(logs):
+    if is_unknown:
         raise UsageError(
             f"--run {run}: no such run; found: {', '.join(runs) or 'none'}"
         )
