@@ -7,7 +7,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rlreport.errors import UnusableInputError
+from rlreport.errors import UnusableInputError, UsageError
+from rlreport.formats.base import Row
 from rlreport.metrics.find import TrainerMetrics, find_and_read
 from rlreport.options import GaeOptions, ReadOptions, part
 from rlreport.read.logs import read_logs
@@ -26,6 +27,7 @@ class LoadedRun(NamedTuple):
     name: str  # of the folder or file that the user gave
     rollouts: Rollouts  # the responses with texts that pages may show
     tables: Tables
+    settings: Mapping[str, Row]  # file of metrics -> configuration that it has
 
 
 class ReadRun(NamedTuple):
@@ -45,7 +47,7 @@ def load_run(
     """Read a run and summarise it; ``settings`` are further arguments of ``read_run``."""
     scan, metrics = read_run(logs, options, progress, workers, **settings)
     tables = summarise(scan, metrics)
-    loaded = LoadedRun(scan.name, scan.rollouts, tables)
+    loaded = LoadedRun(scan.name, scan.rollouts, tables, metrics.settings)
     del scan  # it is large
     release_memory()
     return loaded
@@ -77,9 +79,14 @@ def read_run(
     """
     read_options = part(ReadOptions, options)
     gae_options = part(GaeOptions, options)
-    metrics = find_and_read(
-        logs, read_options.metrics, read_options.run, one_run=one_run
+    find = partial(
+        find_and_read,
+        logs,
+        run=read_options.run,
+        roles=read_options.roles,
+        one_run=one_run,
     )
+    metrics = find(given=read_options.metrics)
     # Files on which there is no note that they are not logs
     used = [*known, *metrics.explained(strict=read_options.strict)]
     read = partial(
@@ -97,7 +104,7 @@ def read_run(
         if metrics.paths:
             raise
         # Without rollouts, files that could be either are metrics.
-        wide = find_and_read(logs, run=read_options.run, one_run=one_run, wide=True)
+        wide = find(wide=True)
         if wide.paths:
             return ReadRun(read(metrics=wide.paths, used=used), wide)
         if not explain:
@@ -105,4 +112,6 @@ def read_run(
         # The first three notes on metrics may say why none were found, either.
         reasons = "".join(f"; {note.text}" for note in metrics.notes[:3])
         raise UnusableInputError(f"{error}{reasons}") from error
+    if read_options.roles and not metrics.paths:
+        raise UsageError("--role: there are no trainer metrics in the logs")
     return ReadRun(scan, metrics)

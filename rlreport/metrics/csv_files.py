@@ -133,7 +133,7 @@ def csv_records(path: Path, unused: UnusedRows, run: str = "") -> Iterator[Recor
     columns = _Columns.of(names, run, key)
     numbered = 0  # number of rows of the run so far
     for line, cells in chain(head, rows):
-        step = float(numbered)
+        step: float | None = float(numbered)
         if columns.step is not None:
             step = number(_cell(cells, columns.step))
         # Of too many cells, it is not clear to which columns they belong.

@@ -22,6 +22,7 @@ from rlreport.errors import (
     UsageError,
 )
 from rlreport.figures.ragged import Ints
+from rlreport.formats.base import Row
 from rlreport.formats.metric_rows import STEP_KEYS, TEXT_KEYS, Record
 from rlreport.formats.registry import detect
 from rlreport.metrics import (
@@ -33,6 +34,7 @@ from rlreport.metrics import (
     trackers,
     wandb_file,
 )
+from rlreport.metrics.chosen_roles import choose_roles
 from rlreport.metrics.consoles import has_steps
 from rlreport.metrics.lines import UnusedRows
 from rlreport.metrics.starts import start_notes
@@ -272,9 +274,11 @@ def _has_shape(path: Path, kind: str) -> bool:
     if kind != ".jsonl":
         return False
     rows = json_files.head_of(path)
-    logged = [row for row in rows if not shapes.configuration_of(row)]
     is_rollouts = bool(rows) and detect(path.name, rows[:_MAX_DETECTED]) is not None
-    return not is_rollouts and shapes.step_of_rows(logged) is not None
+    return (
+        not is_rollouts
+        and shapes.step_of_rows(shapes.without_settings(rows)) is not None
+    )
 
 
 def _is_table(path: Path) -> bool:
@@ -309,6 +313,8 @@ class TrainerMetrics:
         broken: metric -> steps at which it was NaN or infinite.
         paths: files that were read.
         unread: files of metrics that cannot be read.
+        roles: role -> metric, where the names do not tell, see ``Tables.metric_roles``.
+        settings: file -> configuration of the run that it has beside its metrics.
         files: name, number of steps and metrics of each file that was read.
         runs: names of the runs if two of them have the same metric at the same step, else empty.
         notes: what readers of the report should know about the files.
@@ -318,6 +324,8 @@ class TrainerMetrics:
     broken: dict[str, list[int]] = field(default_factory=dict)
     paths: list[Path] = field(default_factory=list)
     unread: list[Path] = field(default_factory=list)
+    roles: dict[str, str] = field(default_factory=dict)
+    settings: dict[str, Row] = field(default_factory=dict)
     files: list[MetricsFile] = field(default_factory=list)
     runs: list[str] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
@@ -335,12 +343,13 @@ def find_and_read(
     given: Sequence[str | Path] = (),
     run: str = "",
     *,
+    roles: Mapping[str, str] | None = None,
     one_run: bool = False,
     wide: bool = False,
 ) -> TrainerMetrics:
     """Read the metrics files ``given`` by the user, else those in the logs.
 
-    With a ``run``, only those of this run are read.
+    With a ``run``, only those of this run are read. ``roles`` is role -> metric, as the user chose.
 
     A file that cannot be read raises if the user named it; if not, it becomes a note. With
     ``one_run``, several starts in one log are taken to be one training; ``wide`` is that of
@@ -354,7 +363,7 @@ def find_and_read(
     is_unknown = bool(run) and run not in runs and run not in names_of_runs(logs)
     if is_unknown and not given and not wide:
         # The run may be one of a file that only the wide search finds.
-        return find_and_read(logs, given, run, one_run=one_run, wide=True)
+        return find_and_read(logs, given, run, roles=roles, one_run=one_run, wide=True)
     # The run may have rollouts only.
     if is_unknown:
         raise UsageError(
@@ -379,6 +388,10 @@ def find_and_read(
         table.extend(table_of_run)
     result.table, result.broken = table.frame()
     result.notes += [Note(NoteKind.METRICS, limit, 1) for limit in table.limits]
+    if result.paths and not result.runs:
+        chosen = choose_roles(result.table, roles or {})
+        result.roles = chosen.roles
+        result.notes += chosen.notes
     return result
 
 
@@ -414,6 +427,8 @@ def _table_of_run(
             result.unread.append(source.path)
             continue
         result.notes += unused.notes(name)
+        if unused.settings:
+            result.settings[name] = unused.settings
         result.paths.append(source.path)
         result.files.append(MetricsFile(name, len(part.steps), sorted(part.names)))
         table.extend(part)

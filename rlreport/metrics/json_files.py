@@ -127,8 +127,14 @@ def head_of(path: Path) -> list[Row]:
 
 def are_events(rows: Sequence[Row]) -> bool:
     """Return whether most of the first rows of a log are metrics, apart from a configuration."""
-    logged = [row for row in rows if not shapes.configuration_of(row)]
+    logged = [row for row in shapes.without_settings(rows) if not _is_empty(row)]
     return bool(logged) and 2 * sum(map(is_event, logged)) >= len(logged)
+
+
+def _is_empty(row: Row) -> bool:
+    """Return whether a row has a step only, as of metrics that are rarely logged."""
+    values = [value for key, value in row.items() if key not in STEP_KEYS]
+    return step_in(row) is not None and not any(value is not None for value in values)
 
 
 def json_runs(path: Path) -> list[str]:

@@ -342,6 +342,11 @@ def settings_in(obj: Row) -> Row:
     return {}
 
 
+def without_settings(rows: Sequence[Row]) -> list[Row]:
+    """Return the rows at the start of a log that are no configuration."""
+    return [row for row in rows if not configuration_of(row)]
+
+
 def configuration_of(row: Row) -> Row:
     """Return the settings in a row that is a configuration instead of metrics, {} if it is none."""
     settings = settings_in(row)

@@ -141,7 +141,7 @@ def summarise(scan: Scan, metrics: TrainerMetrics | None = None) -> Tables:
     training = scan.responses[is_training] if role.any() else scan.responses
     if scan.responses.empty:
         _refuse_several(metrics.runs)
-        steps = trainer_steps(metrics.table)
+        steps = trainer_steps(metrics.table, metrics.roles)
         validation = pd.DataFrame()
     else:
         steps, validation = step_tables(
@@ -180,6 +180,7 @@ def summarise(scan: Scan, metrics: TrainerMetrics | None = None) -> Tables:
         extras_by_step=extras_by_step.rename_axis("step").reset_index(),
         metrics=metrics.table,
         metrics_files=metrics.files,
+        metric_roles=metrics.roles,
         metrics_broken=metrics.broken,
         validation=validation,
     )
