@@ -273,7 +273,8 @@ def _with_several_runs(
     With ``--merge``, the user says that they are one run; no note says otherwise.
     """
     if options.merge:
-        notes = [note for note in tables.notes if note.kind != NoteKind.SEVERAL_STARTS]
+        several = (NoteKind.SEVERAL_STARTS, NoteKind.SEVERAL_RUNS)
+        notes = [note for note in tables.notes if note.kind not in several]
         return replace(tables, notes=notes)
     note = several_runs(logs, tables, named=not options.redact_names)
     if note is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -36,6 +36,13 @@ from rlreport.metrics import (
 )
 from rlreport.metrics.chosen_roles import choose_roles
 from rlreport.metrics.consoles import has_steps
+from rlreport.metrics.files_of_run import (
+    OF_ONE_RUN,
+    FileTable,
+    join,
+    note_on_runs,
+    run_of_file,
+)
 from rlreport.metrics.lines import UnusedRows
 from rlreport.metrics.starts import start_notes
 from rlreport.metrics.table import MAX_BROKEN, MAX_METRICS, MAX_STEPS, MetricsTable
@@ -371,28 +378,44 @@ def find_and_read(
         )
     by_run: dict[str, list[MetricsSource]] = {}
     for source in sources:
-        if run in ("", source.run):
+        if run in ("", source.run) or (
+            run not in runs and run == run_of_file(source.path)
+        ):
             by_run.setdefault(source.run, []).append(source)
 
     result = TrainerMetrics()
     table = MetricsTable()
+    # Of several runs in one document, as in one folder, the last one is shown and not judged.
+    may_show_last = not one_run and _in_one_document(by_run.values())
     seen: dict[str, Ints] = {}  # metric -> its steps in the runs so far
     for run_sources in by_run.values():
-        table_of_run = _table_of_run(run_sources, logs, result, must_read=bool(given))
+        table_of_run = _table_of_run(
+            run_sources, logs, result, must_read=bool(given), one_run=one_run
+        )
         arrangement = table_of_run.arrange(one_run=one_run)
         if arrangement:
             result.notes += start_notes(arrangement)
         # Two runs with a metric at the same step cannot be in one table; parts of one run can.
         if len(by_run) > 1 and _add_steps(seen, table_of_run.steps_of()):
             result.runs = sorted(by_run)
+            if may_show_last:
+                table = MetricsTable()
         table.extend(table_of_run)
+    if len(by_run) > 1 and result.runs and may_show_last:
+        result.notes.append(note_on_runs(list(by_run)))
     result.table, result.broken = table.frame()
     result.notes += [Note(NoteKind.METRICS, limit, 1) for limit in table.limits]
-    if result.paths and not result.runs:
+    if result.paths:
         chosen = choose_roles(result.table, roles or {})
         result.roles = chosen.roles
         result.notes += chosen.notes
     return result
+
+
+def _in_one_document(runs: Iterable[Sequence[MetricsSource]]) -> bool:
+    """Return whether all sources are runs in the same JSON document."""
+    paths = {source.path for sources in runs for source in sources}
+    return len(paths) == 1 and _kind(next(iter(paths))) == ".json"
 
 
 def _table_of_run(
@@ -401,13 +424,14 @@ def _table_of_run(
     result: TrainerMetrics,
     *,
     must_read: bool,
+    one_run: bool,
 ) -> MetricsTable:
     """Return the metrics of one run; add its files, and notes on them, to ``result``.
 
     A file that cannot be read raises if it must be read, or if it is one of ``logs``.
     """
     log_paths = {Path(path) for path in logs}
-    table = MetricsTable()
+    files: list[FileTable] = []
     for source in sources:
         name = name_in_logs(source.path, logs)
         unused = UnusedRows()
@@ -431,7 +455,11 @@ def _table_of_run(
             result.settings[name] = unused.settings
         result.paths.append(source.path)
         result.files.append(MetricsFile(name, len(part.steps), sorted(part.names)))
-        table.extend(part)
+        files.append(FileTable(source.path, part, _kind(source.path) in OF_ONE_RUN))
+    table, runs = join(files, one_run=one_run)
+    if runs:
+        result.runs = runs
+        result.notes.append(note_on_runs(runs))
     return table
 
 

@@ -140,7 +140,9 @@ def summarise(scan: Scan, metrics: TrainerMetrics | None = None) -> Tables:
     # Usually all are of training, whose role is 0, and need not be copied.
     training = scan.responses[is_training] if role.any() else scan.responses
     if scan.responses.empty:
-        _refuse_several(metrics.runs)
+        # Of runs that a note names, the last one is shown, and not judged.
+        if all(note.kind != NoteKind.SEVERAL_RUNS for note in metrics.notes):
+            _refuse_several(metrics.runs)
         steps = trainer_steps(metrics.table, metrics.roles)
         validation = pd.DataFrame()
     else:
@@ -164,7 +166,7 @@ def summarise(scan: Scan, metrics: TrainerMetrics | None = None) -> Tables:
         # several starts are no problem.
         metrics_notes = [
             replace(note, kind=NoteKind.FORMAT)
-            if note.kind == NoteKind.SEVERAL_STARTS
+            if note.kind in (NoteKind.SEVERAL_STARTS, NoteKind.SEVERAL_RUNS)
             else note
             for note in metrics_notes
         ]
