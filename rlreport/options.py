@@ -161,6 +161,12 @@ class ReadOptions(_Checked):
         "File of trainer metrics. Default: files in the log folders.",
         metavar="FILE",
     )
+    roles: Mapping[str, str] = option(
+        {},
+        "Take COLUMN of the trainer metrics for ROLE, e.g. reward=score; see docs/metrics.md.",
+        "--role",
+        metavar="ROLE=COLUMN",
+    )
     run: str = option(
         "",
         "Run to read if a file of metrics has several, or the logs: a folder's or file's name.",

@@ -325,6 +325,8 @@ class Tables(LogTables):
         extras_by_step: ``step`` and the mean of each numeric column of ``extras``.
         metrics: ``step`` and one float64 column per trainer metric; may be empty.
         metrics_files: the files from which ``metrics`` were read.
+        metric_roles: role -> metric, where the metric's name does not tell its role, see
+            ``metrics.roles``: as chosen by the user, or as likely.
         metrics_broken: metric -> the first 1,000 steps with a value of NaN or beyond ±1e150.
         validation: like ``steps``, but computed from the validation responses; empty without any.
         in_progress: step that the run is still writing, which the checks ignore, or None.
@@ -337,6 +339,7 @@ class Tables(LogTables):
     extras_by_step: pd.DataFrame
     metrics: pd.DataFrame = field(default_factory=pd.DataFrame)
     metrics_files: list[MetricsFile] = field(default_factory=list)
+    metric_roles: dict[str, str] = field(default_factory=dict)
     metrics_broken: dict[str, list[int]] = field(default_factory=dict)
     validation: pd.DataFrame = field(default_factory=pd.DataFrame)
     in_progress: int | None = None

@@ -14,8 +14,8 @@ from rlreport.check.parts import part_name, tells_right
 from rlreport.check.registry import BY_ID
 from rlreport.check.run import Run
 from rlreport.metrics.consoles import console_rows
-from rlreport.metrics.progress_bars import Bars
 from rlreport.metrics.find import find_and_read
+from rlreport.metrics.progress_bars import Bars
 from rlreport.tables import Tables
 from tests.law_families import Shape
 from tests.law_families_metrics import metrics_log

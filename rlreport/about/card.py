@@ -151,6 +151,17 @@ def _settings_in(path: Path, values: Mapping[str, Any]) -> Mapping[str, Any]:
     return {k: v for k, v in values.items() if k not in _RESULT_ENTRIES}
 
 
+def with_settings(card: Card, source: str, settings: Mapping[str, Any]) -> Card:
+    """Return a card with the settings that a log has; entries that the card has already stay."""
+    added = replace(
+        card, entries={**card.entries}, sources=[*card.sources], secrets={*card.secrets}
+    )
+    known = card.entries.keys() | card.secrets
+    new = {name: value for name, value in _scalars(settings) if name not in known}
+    _add(added, source, new)
+    return added
+
+
 def configured(folder: Path) -> list[Path]:
     """Return the configuration files in a folder."""
     return [folder / name for name in CONFIGURATIONS if (folder / name).is_file()]

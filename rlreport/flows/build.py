@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from markupsafe import Markup
 
-from rlreport.about.card import Card, run_card
+from rlreport.about.card import Card, run_card, with_settings
 from rlreport.about.several_runs import several_runs
 from rlreport.check import Thresholds, judge, load_thresholds
 from rlreport.check.advice import setup_of
@@ -34,6 +34,7 @@ from rlreport.draw.svg import check_address_space
 from rlreport.errors import UsageError
 from rlreport.figures.ragged import Ints
 from rlreport.flows.load import LoadedRun, load_run
+from rlreport.formats.base import Row
 from rlreport.metrics.settings import tracked_settings
 from rlreport.options import BuildOptions, ReportOptions
 from rlreport.pages.author_notes import notes_file, read_notes
@@ -173,7 +174,10 @@ def _load_and_judge(
     Names are replaced first, as judging writes them into findings. Texts are replaced last, as
     they are needed to judge.
     """
-    name, rollouts, tables = _load(logs, options, prepared.card, progress, workers)
+    name, rollouts, tables, logged_settings = _load(
+        logs, options, prepared.card, progress, workers
+    )
+    card = _with_logged(prepared.card, logged_settings, options)
     tables = _with_notes(tables, prepared.remarks)
     tables = _with_several_runs(logs, tables, options)
     if options.redact_names:
@@ -181,9 +185,7 @@ def _load_and_judge(
         name = "run"
     if options.in_progress:
         tables = tables.mark_in_progress()
-    judged, spreading = _judge(
-        tables, rollouts, prepared.thresholds, prepared.card, options
-    )
+    judged, spreading = _judge(tables, rollouts, prepared.thresholds, card, options)
     # Texts are read only if a chart of the user's functions takes them, and once for all. Their
     # rows are found now, before the samples are dropped.
     sampled_texts = cache(partial(_texts, _sampled_rows(tables), rollouts, options))
@@ -193,7 +195,7 @@ def _load_and_judge(
         judged = redacted_verdict(judged, redact)
         spreading = redacted_ngrams(spreading, redact)
         tables = redacted_tables(tables, redact)
-    setup = setup_of(tables, prepared.card.entries)
+    setup = setup_of(tables, card.entries)
     verdict = with_texts(judged, tables.sample_note, setup)
     # The user's functions get the tables after redaction, and with it no texts (see ``_texts``).
     charts, chart_errors = custom_charts(
@@ -206,7 +208,7 @@ def _load_and_judge(
         verdict=verdict,
         spreading=spreading,
         rollouts=rollouts,
-        card=prepared.card,
+        card=card,
         author_notes=prepared.author_notes,
         own_charts=charts,
         thresholds=prepared.thresholds,
@@ -219,7 +221,10 @@ def check_logs(logs: Sequence[str | Path], options: BuildOptions) -> Verdict:
     thresholds = _thresholds(options)
     with Workers(options.workers, options.ray) as workers:
         card = _card(logs, options)
-        _, rollouts, tables = _load(logs, options, card, progress, workers)
+        _, rollouts, tables, logged_settings = _load(
+            logs, options, card, progress, workers
+        )
+        card = _with_logged(card, logged_settings, options)
         tables = _with_several_runs(logs, tables, options)
         judged, _ = _judge(tables, rollouts, thresholds, card, options)
     return with_texts(judged, tables.sample_note, setup_of(tables, card.entries))
@@ -270,7 +275,8 @@ def _with_several_runs(
     With ``--merge``, the user says that they are one run; no note says otherwise.
     """
     if options.merge:
-        notes = [note for note in tables.notes if note.kind != NoteKind.SEVERAL_STARTS]
+        several = (NoteKind.SEVERAL_STARTS, NoteKind.SEVERAL_RUNS)
+        notes = [note for note in tables.notes if note.kind not in several]
         return replace(tables, notes=notes)
     note = several_runs(logs, tables, named=not options.redact_names)
     if note is None:
@@ -295,9 +301,22 @@ def _card(logs: Sequence[str | Path], options: BuildOptions) -> Card:
         git=options.git,
         tracked=None if configs else _tracked(logs, options),
     )
+    return _redacted(card, options)
+
+
+def _with_logged(
+    card: Card, settings: Mapping[str, Row], options: ReportOptions
+) -> Card:
+    """Return the configuration, completed by what the logs say of it: file -> settings."""
+    for source, values in settings.items():
+        card = with_settings(card, source, values)
+    return _redacted(card, options) if settings else card
+
+
+def _redacted(card: Card, options: ReportOptions) -> Card:
     if options.redact_names:
         # Names of settings are names, too. The paths only keep the files from being unread logs.
-        return Card(withheld=bool(card.entries), paths=card.paths)
+        return Card(withheld=card.withheld or bool(card.entries), paths=card.paths)
     return card.without_texts() if options.redact else card
 
 

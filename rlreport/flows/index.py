@@ -179,7 +179,10 @@ def _build_reports(path: Path, folder: Path, language: Language) -> list[Source]
     Returns [] if these are not metrics of several runs.
     """
     reports: list[Source] = []
-    for run in find_and_read([path]).runs:
+    metrics = find_and_read([path])
+    if not metrics.paths:
+        metrics = find_and_read([path], wide=True)
+    for run in metrics.runs:
         name = re.sub(r"[^\w.-]+", "-", safe_text(run)).strip("-.")
         name = name[:100] or "run"  # file systems have limits on names
         out = folder / f"{name}.html"

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from rlreport.about.card import run_card
-from rlreport.errors import UnusableInputError
+from rlreport.errors import UnusableInputError, UsageError
+from rlreport.formats.base import Row
 from rlreport.formats.trainer_state import planned_steps
 from rlreport.metrics.find import TrainerMetrics, find_and_read
 from rlreport.options import GaeOptions, ReadOptions, part
@@ -28,6 +30,7 @@ class LoadedRun(NamedTuple):
     name: str  # of the folder or file that the user gave
     rollouts: Rollouts  # the responses with texts that pages may show
     tables: Tables
+    settings: Mapping[str, Row]  # file of metrics -> configuration that it has
 
 
 class ReadRun(NamedTuple):
@@ -48,7 +51,7 @@ def load_run(
     """Read a run and summarise it; ``settings`` are further arguments of ``read_run``."""
     scan, metrics, planned = read_run(logs, options, progress, workers, **settings)
     tables = summarise(scan, metrics, planned)
-    loaded = LoadedRun(scan.name, scan.rollouts, tables)
+    loaded = LoadedRun(scan.name, scan.rollouts, tables, metrics.settings)
     del scan  # it is large
     release_memory()
     return loaded
@@ -84,26 +87,41 @@ def read_run(
         settings = run_card(logs).entries
     read_options = part(ReadOptions, options)
     gae_options = part(GaeOptions, options)
-    metrics = find_and_read(
-        logs, read_options.metrics, read_options.run, one_run=one_run
+    find = partial(
+        find_and_read,
+        logs,
+        run=read_options.run,
+        roles=read_options.roles,
+        one_run=one_run,
     )
+    metrics = find(given=read_options.metrics)
     # Files on which there is no note that they are not logs
     used = [*known, *metrics.explained(strict=read_options.strict)]
+    read = partial(
+        read_logs,
+        logs,
+        read_options,
+        gae_options,
+        progress,
+        workers=workers,
+    )
     try:
-        scan = read_logs(
-            logs,
-            read_options,
-            gae_options,
-            progress,
-            workers=workers,
-            used=used,
-            trainer=Trainer(metrics.paths, metrics.table, settings),
-        )
+        scan = read(trainer=Trainer(metrics.paths, metrics.table, settings), used=used)
     except UnusableInputError as error:
         # If metrics were read, the error is about the logs alone.
-        if not explain or metrics.paths:
+        if metrics.paths:
+            raise
+        # Without rollouts, files that could be either are metrics.
+        wide = find(wide=True)
+        if wide.paths:
+            trainer = Trainer(wide.paths, wide.table, settings)
+            scan = read(trainer=trainer, used=used)
+            return ReadRun(scan, wide, planned_steps(wide.paths, settings))
+        if not explain:
             raise
         # The first three notes on metrics may say why none were found, either.
         reasons = "".join(f"; {note.text}" for note in metrics.notes[:3])
         raise UnusableInputError(f"{error}{reasons}") from error
+    if read_options.roles and not metrics.paths:
+        raise UsageError("--role: there are no trainer metrics in the logs")
     return ReadRun(scan, metrics, planned_steps(metrics.paths, settings))

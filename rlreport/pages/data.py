@@ -366,6 +366,7 @@ def report_json(report: RunReport) -> dict[str, Any]:
         **verdict,
         "files": [_file_json(file) for file in tables.files],
         "metrics_files": [asdict(file) for file in tables.metrics_files],
+        **_metric_roles(tables),
         "bad_lines": [asdict(line) for line in tables.bad_lines],
         "bad_lines_in_all": tables.bad_count,
         "notes": [note_in_words(note) for note in tables.notes],
@@ -376,6 +377,11 @@ def report_json(report: RunReport) -> dict[str, Any]:
             "left_out": report.left_out,
         },
     }
+
+
+def _metric_roles(tables: Tables) -> dict[str, Any]:
+    """Return the roles of metrics whose names do not tell them, by which ``compare`` knows them."""
+    return {"metric_roles": tables.metric_roles} if tables.metric_roles else {}
 
 
 def _file_json(file: LogFile) -> dict[str, Any]:

@@ -298,7 +298,7 @@ def _steps_table(run: JudgedRun, addresses: Addresses) -> TableView:
 def _trainer_columns(tables: Tables, steps: list[int]) -> Columns:
     """Return the columns of the trainer's metrics of ROLES_SHOWN, at these steps."""
     metrics = tables.metrics.set_index("step").reindex(steps)
-    roles = roles_of(map(str, metrics.columns))
+    roles = roles_of(map(str, metrics.columns), tables.metric_roles)
     columns: Columns = {}
     for role in ROLES_SHOWN:
         if role in roles:

@@ -279,7 +279,8 @@ def _without_metric_names(tables: Tables, files: Mapping[str, str]) -> Tables:
     logged = [str(name) for name in tables.metrics.columns[1:]]  # without the step
     aliases = _metric_aliases(tables)
     in_units = {}
-    for role, name in roles_of(logged).items():
+    roles = roles_of(logged, tables.metric_roles)
+    for role, name in roles.items():
         aliases[name] = PLAIN_NAMES[role]
         # A plain name does not tell the unit.
         values = tables.metrics[name].to_numpy(np.float64)
@@ -292,6 +293,7 @@ def _without_metric_names(tables: Tables, files: Mapping[str, str]) -> Tables:
     return replace(
         tables,
         metrics=tables.metrics.assign(**in_units).rename(columns=aliases),
+        metric_roles={},  # plain names tell their roles
         metrics_broken={
             aliases[name]: at for name, at in tables.metrics_broken.items()
         },

@@ -145,8 +145,10 @@ def summarise(
     # Usually all are of training, whose role is 0, and need not be copied.
     training = scan.responses[is_training] if role.any() else scan.responses
     if scan.responses.empty:
-        _refuse_several(metrics.runs)
-        steps = trainer_steps(metrics.table)
+        # Of runs that a note names, the last one is shown, and not judged.
+        if all(note.kind != NoteKind.SEVERAL_RUNS for note in metrics.notes):
+            _refuse_several(metrics.runs)
+        steps = trainer_steps(metrics.table, metrics.roles)
         validation = pd.DataFrame()
     else:
         steps, validation = step_tables(
@@ -170,7 +172,7 @@ def summarise(
         # several starts are no problem.
         metrics_notes = [
             replace(note, kind=NoteKind.FORMAT)
-            if note.kind == NoteKind.SEVERAL_STARTS
+            if note.kind in (NoteKind.SEVERAL_STARTS, NoteKind.SEVERAL_RUNS)
             else note
             for note in metrics_notes
         ]
@@ -186,6 +188,7 @@ def summarise(
         extras_by_step=extras_by_step.rename_axis("step").reset_index(),
         metrics=metrics.table,
         metrics_files=metrics.files,
+        metric_roles=metrics.roles,
         metrics_broken=metrics.broken,
         validation=validation,
         planned_steps=planned_steps,
