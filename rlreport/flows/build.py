@@ -238,13 +238,14 @@ def _load(
         options.tokenizer,
         *options.charts,
     )
+    if options.merge and options.restarts is None:
+        options = replace(options, restarts="all")
     return load_run(
         logs,
         options,
         progress,
         workers,
         known=[*card.paths, *(Path(path) for path in given if path)],
-        one_run=options.merge,
         explain=True,
     )
 
@@ -268,8 +269,7 @@ def _with_several_runs(
     With ``--merge``, the user says that they are one run; no note says otherwise.
     """
     if options.merge:
-        notes = [note for note in tables.notes if note.kind != NoteKind.SEVERAL_STARTS]
-        return replace(tables, notes=notes)
+        return tables
     note = several_runs(logs, tables, named=not options.redact_names)
     if note is None:
         return tables

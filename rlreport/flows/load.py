@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rlreport.errors import UnusableInputError
+from rlreport.errors import UnusableInputError, UsageError
 from rlreport.metrics.find import TrainerMetrics, find_and_read
 from rlreport.options import GaeOptions, ReadOptions, part
 from rlreport.read.logs import read_logs
@@ -57,7 +58,6 @@ def read_run(
     workers: Workers | None = None,
     *,
     known: Iterable[Path] = (),
-    one_run: bool = False,
     explain: bool = False,
 ) -> ReadRun:
     """Read the logs and the metrics of a run.
@@ -68,7 +68,6 @@ def read_run(
         progress: shows how far reading is.
         workers: processes that read; None to start some.
         known: files with another purpose: no note says that they are not logs.
-        one_run: whether several starts in one log of metrics are one training.
         explain: whether an error says what was found of metrics.
 
     Raises:
@@ -76,9 +75,13 @@ def read_run(
     """
     read_options = part(ReadOptions, options)
     gae_options = part(GaeOptions, options)
+    restarts = read_options.restarts
     metrics = find_and_read(
-        logs, read_options.metrics, read_options.run, one_run=one_run
+        logs, read_options.metrics, read_options.run, restarts=restarts
     )
+    if metrics.set_back and restarts is None:
+        # The metrics show that the rollouts, whose step falls as well, are of one training.
+        read_options = replace(read_options, restarts="all")
     # Files on which there is no note that they are not logs
     used = [*known, *metrics.explained(strict=read_options.strict)]
     try:
@@ -98,4 +101,7 @@ def read_run(
         # The first three notes on metrics may say why none were found, either.
         reasons = "".join(f"; {note.text}" for note in metrics.notes[:3])
         raise UnusableInputError(f"{error}{reasons}") from error
+    starts = max(scan.starts, metrics.starts)
+    if isinstance(restarts, int) and restarts > starts:
+        raise UsageError(f"--restarts {restarts}: the logs have {starts} start")
     return ReadRun(scan, metrics)

@@ -290,6 +290,8 @@ class TrainerMetrics:
         files: name, number of steps and metrics of each file that was read.
         runs: names of the runs if two of them have the same metric at the same step, else empty.
         notes: what readers of the report should know about the files.
+        starts: the largest number of starts of a run in its metrics.
+        set_back: whether the step of a run was set back while its training went on.
     """
 
     table: pd.DataFrame = field(default_factory=pd.DataFrame)
@@ -299,6 +301,8 @@ class TrainerMetrics:
     files: list[MetricsFile] = field(default_factory=list)
     runs: list[str] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
+    starts: int = 1
+    set_back: bool = False
 
     def explained(self, *, strict: bool) -> list[Path]:
         """Return the files of which a note already says why they are not read.
@@ -313,14 +317,14 @@ def find_and_read(
     given: Sequence[str | Path] = (),
     run: str = "",
     *,
-    one_run: bool = False,
+    restarts: str | int | None = None,
 ) -> TrainerMetrics:
     """Read the metrics files ``given`` by the user, else those in the logs.
 
     With a ``run``, only those of this run are read.
 
-    A file that cannot be read raises if the user named it; if not, it becomes a note. With
-    ``one_run``, several starts in one log are taken to be one training.
+    A file that cannot be read raises if the user named it; if not, it becomes a note. ``restarts``
+    says which of several starts in one log is read.
     """
     find = sources_of if given else find_metrics
     sources: list[MetricsSource] = []
@@ -342,9 +346,11 @@ def find_and_read(
     seen: dict[str, Ints] = {}  # metric -> its steps in the runs so far
     for run_sources in by_run.values():
         table_of_run = _table_of_run(run_sources, logs, result, must_read=bool(given))
-        arrangement = table_of_run.arrange(one_run=one_run)
-        if arrangement:
-            result.notes += start_notes(arrangement)
+        found = table_of_run.arrange(restarts)
+        if found:
+            result.notes += start_notes(found.pieces, found.choice, restarts)
+            result.starts = max(result.starts, len(found.pieces.steps))
+            result.set_back = result.set_back or any(found.pieces.set_back)
         # Two runs with a metric at the same step cannot be in one table; parts of one run can.
         if len(by_run) > 1 and _add_steps(seen, table_of_run.steps_of()):
             result.runs = sorted(by_run)

@@ -119,7 +119,7 @@ def read_logs(
     name = safe_text(_name(paths))
     if metrics and not files.sources:
         return no_responses(name, files.notes)
-    rows = log_rows(chunks, files, keep_restarted=options.restarts != "last")
+    rows = log_rows(chunks, files, options.restarts)
     chunks.clear()  # to save memory, as ``rows`` has all of them
     scan = _tables(name, rows, listing, files, options)
     names = [source.name for source in files.sources]
@@ -288,6 +288,7 @@ def _tables(
         tools=tools,
         tools_used=tools_used(rows, tools),
         incomplete_from=first_incomplete,
+        starts=rows.starts,
     )
 
 
