@@ -37,6 +37,7 @@ from rlreport.metrics.starts import start_notes
 from rlreport.metrics.table import MAX_BROKEN, MAX_METRICS, MAX_STEPS, MetricsTable
 from rlreport.read.lines import DAMAGED
 from rlreport.read.listing import COMPRESSIONS, name_in_logs, names_of_runs
+from rlreport.read.remarks import one_per_cause
 from rlreport.system.documents import LimitError, load_json
 from rlreport.system.own_output import is_own_folder, refuse_own_output
 from rlreport.tables import MetricsFile, Note, NoteKind
@@ -357,6 +358,7 @@ def find_and_read(
         table.extend(table_of_run)
     result.table, result.broken = table.frame()
     result.notes += [Note(NoteKind.METRICS, limit, 1) for limit in table.limits]
+    result.notes = one_per_cause(result.notes)
     return result
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -10,6 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from rlreport.figures.ragged import Ints
+from rlreport.formats.trl import Trackio
 from rlreport.read.chunk import (
     Chunk,
     Columns,
@@ -33,6 +35,8 @@ from rlreport.text.messages import message, translatable
 
 Hashes = NDArray[np.uint64]
 Mask = NDArray[np.bool_]
+# Matches files of tables in a folder of W&B; groups: folder and table, W&B's own count
+_WANDB_TABLE = re.compile(r"(.*)_(\d{1,18})_[0-9a-f]{8,64}\.table\.json")
 _BRANCHES = translatable("branches of rollouts: shown, but only the trained row counts")
 
 
@@ -66,6 +70,7 @@ def log_rows(
     kept = _KeptRows(chunk.columns, files, restarts)
     kept.judge_validation_if_nothing_else()
     # Before branches are marked, as afterwards a branch no longer shows that it is of validation.
+    kept.leave_out_repeated_tables()
     kept.leave_out_other_starts()
     kept.leave_out_older_attempts()
     kept.mark_branches()
@@ -101,6 +106,7 @@ class _KeptRows:
         self.notes: list[Note] = []
         self.starts = 1  # the largest number of starts in one log
         self._names = [source.name for source in files.sources]
+        self._formats = [one.id for one in files.formats]
         self._restarts = restarts
         self._keep_restarted = restarts in (None, "all")
 
@@ -110,6 +116,52 @@ class _KeptRows:
         if self.responses.any() and roles[self.responses].all():
             self.columns["validation"] = np.zeros_like(roles)
 
+    def leave_out_repeated_tables(self) -> None:
+        """Leave out tables of a tracker that have the rows of the table before.
+
+        TRL logs its last table once more when training ends, and a table under a new step if it
+        logs more often than it generates.
+        """
+        previous: dict[str, bytes] = {}  # log -> rows of its last table
+        repeated: list[Ints] = []
+        for log, rows in self._tables_of_trackers():
+            names = ("prompt_hash", "response_hash", "reward")
+            content = b"".join(self.columns[name][rows].tobytes() for name in names)
+            if previous.get(log) == content:
+                repeated.append(rows)
+            previous[log] = content
+        if not repeated:
+            return
+        first = int(self.columns["file"][repeated[0][0]])
+        for rows in repeated:
+            self.keep[rows] = False
+        text = message(
+            "tables of the tracker that repeat the rows of the table before, as TRL's last one "
+            "does; their {rows:count} rows are left out",
+            rows=sum(map(len, repeated)),
+        )
+        self.notes.append(
+            Note(NoteKind.REPEATED_FILE, text, len(repeated), self._names[first])
+        )
+
+    def _tables_of_trackers(self) -> Iterator[tuple[str, Ints]]:
+        """Yield (log, rows of a table) in the order in which a tracker's log has the tables."""
+        of_wandb: list[tuple[tuple[str, int], Ints]] = []
+        for file, rows in _rows_by_file(self.columns):
+            name = self._names[file]
+            in_wandb = _WANDB_TABLE.fullmatch(name)
+            if in_wandb:
+                of_wandb.append(((in_wandb[1], int(in_wandb[2])), rows))
+            elif self._formats[file] == Trackio.id:
+                # Each object of the log is a table, or a trace with a row of its own.
+                offsets = self.columns["offset"][rows]
+                for table in np.split(rows, np.flatnonzero(np.diff(offsets)) + 1):
+                    if len(table) > 1:
+                        yield name, table
+        # A folder of W&B has a file for each table, with W&B's own count in its name.
+        for (log, _), rows in sorted(of_wandb, key=lambda one: one[0]):
+            yield log, rows
+
     def leave_out_other_starts(self) -> None:
         """Leave out the rows of starts that are not read, or number the steps of all starts on.
 
@@ -117,7 +169,8 @@ class _KeptRows:
         """
         # Number of starts -> rows of the files that have as many, and the start of each row
         found: dict[int, list[tuple[int, Ints, Ints]]] = {}
-        for file, rows in _rows_by_file(self.columns):
+        for file, rows_of_file in _rows_by_file(self.columns):
+            rows = rows_of_file[self.keep[rows_of_file]]
             steps = self.columns["step"][rows].astype(np.int64)
             prompts = self.columns["prompt_hash"][rows].astype(np.uint64)
             in_validation = self.columns["validation"][rows] == RowRole.VALIDATION
