@@ -254,7 +254,7 @@ def test_several_starts_are_not_judged_unless_they_are_said_to_be_one_run(tmp_pa
     report = built(tmp_path)
     assert report.verdict.level == "unjudged"
     assert report.verdict.sentence.startswith("Not judged: 3 starts in one log.")
-    assert "--merge" in report.verdict.sentence
+    assert "--restarts all" in report.verdict.sentence
     assert [finding.id for finding in report.verdict.findings] == ["mixed_runs"]
     merged = built(tmp_path, merge=True)
     assert merged.verdict.level == "unclear"
@@ -266,7 +266,7 @@ def test_the_longest_last_start_is_judged_and_what_is_left_out_is_said(tmp_path)
     report = built(tmp_path)
     assert report.verdict.level == "healthy"
     notes = [note for note in report.tables.notes if note.kind == NoteKind.FORMAT]
-    left_out = "the 40 steps of the starts before it are left out"
+    left_out = "the 40 rows of the starts before it are left out"
     assert left_out in str(notes[0].text)
 
 

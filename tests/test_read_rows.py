@@ -233,7 +233,7 @@ def test_a_file_whose_steps_are_in_no_order_has_no_restarts(tmp_path: Path) -> N
     assert "restart" not in kinds(scan)
     assert len(scan.responses) == 80
     in_order = [row(step) for step in 2 * sorted(swapped)]
-    assert "restart" in kinds(read(write(tmp_path / "b.jsonl", in_order)))
+    assert "several_starts" in kinds(read(write(tmp_path / "b.jsonl", in_order)))
 
 
 @pytest.mark.parametrize("lines", ["a.jsonl", "a.jsonl.gz"])

@@ -244,13 +244,14 @@ def _load(
         options.tokenizer,
         *options.charts,
     )
+    if options.merge and options.restarts is None:
+        options = replace(options, restarts="all")
     return load_run(
         logs,
         options,
         progress,
         workers,
         known=[*card.paths, *(Path(path) for path in given if path)],
-        one_run=options.merge,
         explain=True,
         settings=card.entries or None,
     )
@@ -275,9 +276,7 @@ def _with_several_runs(
     With ``--merge``, the user says that they are one run; no note says otherwise.
     """
     if options.merge:
-        several = (NoteKind.SEVERAL_STARTS, NoteKind.SEVERAL_RUNS)
-        notes = [note for note in tables.notes if note.kind not in several]
-        return replace(tables, notes=notes)
+        return tables
     note = several_runs(logs, tables, named=not options.redact_names)
     if note is None:
         return tables

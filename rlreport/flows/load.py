@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -64,7 +65,6 @@ def read_run(
     workers: Workers | None = None,
     *,
     known: Iterable[Path] = (),
-    one_run: bool = False,
     explain: bool = False,
     settings: Mapping[str, Any] | None = None,
 ) -> ReadRun:
@@ -76,7 +76,6 @@ def read_run(
         progress: shows how far reading is.
         workers: processes that read; None to start some.
         known: files with another purpose: no note says that they are not logs.
-        one_run: whether several starts in one log of metrics are one training.
         explain: whether an error says what was found of metrics.
         settings: the run's configuration; None to look for it next to the logs.
 
@@ -87,14 +86,18 @@ def read_run(
         settings = run_card(logs).entries
     read_options = part(ReadOptions, options)
     gae_options = part(GaeOptions, options)
+    restarts = read_options.restarts
     find = partial(
         find_and_read,
         logs,
         run=read_options.run,
         roles=read_options.roles,
-        one_run=one_run,
+        restarts=restarts,
     )
     metrics = find(given=read_options.metrics)
+    if metrics.set_back and restarts is None:
+        # The metrics show that the rollouts, whose step falls as well, are of one training.
+        read_options = replace(read_options, restarts="all")
     # Files on which there is no note that they are not logs
     used = [*known, *metrics.explained(strict=read_options.strict)]
     read = partial(
@@ -124,4 +127,7 @@ def read_run(
         raise UnusableInputError(f"{error}{reasons}") from error
     if read_options.roles and not metrics.paths:
         raise UsageError("--role: there are no trainer metrics in the logs")
+    starts = max(scan.starts, metrics.starts)
+    if isinstance(restarts, int) and restarts > starts:
+        raise UsageError(f"--restarts {restarts}: the logs have {starts} start")
     return ReadRun(scan, metrics, planned_steps(metrics.paths, settings))

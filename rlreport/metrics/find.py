@@ -47,6 +47,7 @@ from rlreport.metrics.starts import start_notes
 from rlreport.metrics.table import MAX_BROKEN, MAX_METRICS, MAX_STEPS, MetricsTable
 from rlreport.read.lines import DAMAGED
 from rlreport.read.listing import COMPRESSIONS, name_in_logs, names_of_runs
+from rlreport.read.remarks import one_per_cause
 from rlreport.system.documents import LimitError
 from rlreport.system.in_memory import is_in_memory
 from rlreport.system.own_output import is_own_file, is_own_folder, refuse_own_output
@@ -324,6 +325,8 @@ class TrainerMetrics:
         files: name, number of steps and metrics of each file that was read.
         runs: names of the runs if two of them have the same metric at the same step, else empty.
         notes: what readers of the report should know about the files.
+        starts: the largest number of starts of a run in its metrics.
+        set_back: whether the step of a run was set back while its training went on.
     """
 
     table: pd.DataFrame = field(default_factory=pd.DataFrame)
@@ -335,6 +338,8 @@ class TrainerMetrics:
     files: list[MetricsFile] = field(default_factory=list)
     runs: list[str] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
+    starts: int = 1
+    set_back: bool = False
 
     def explained(self, *, strict: bool) -> list[Path]:
         """Return the files of which a note already says why they are not read.
@@ -350,16 +355,15 @@ def find_and_read(
     run: str = "",
     *,
     roles: Mapping[str, str] | None = None,
-    one_run: bool = False,
+    restarts: str | int | None = None,
     wide: bool = False,
 ) -> TrainerMetrics:
     """Read the metrics files ``given`` by the user, else those in the logs.
 
     With a ``run``, only those of this run are read. ``roles`` is role -> metric, as the user chose.
 
-    A file that cannot be read raises if the user named it; if not, it becomes a note. With
-    ``one_run``, several starts in one log are taken to be one training; ``wide`` is that of
-    ``find_metrics``.
+    A file that cannot be read raises if the user named it; if not, it becomes a note. ``restarts``
+    says which of several starts in one log is read; ``wide`` is that of ``find_metrics``.
     """
     find = sources_of if given else partial(find_metrics, wide=wide)
     sources: list[MetricsSource] = []
@@ -369,7 +373,9 @@ def find_and_read(
     is_unknown = bool(run) and run not in runs and run not in names_of_runs(logs)
     if is_unknown and not given and not wide:
         # The run may be one of a file that only the wide search finds.
-        return find_and_read(logs, given, run, roles=roles, one_run=one_run, wide=True)
+        return find_and_read(
+            logs, given, run, roles=roles, restarts=restarts, wide=True
+        )
     # The run may have rollouts only.
     if is_unknown:
         raise UsageError(
@@ -385,15 +391,18 @@ def find_and_read(
     result = TrainerMetrics()
     table = MetricsTable()
     # Of several runs in one document, as in one folder, the last one is shown and not judged.
+    one_run = restarts == "all"  # whatever the logs look like
     may_show_last = not one_run and _in_one_document(by_run.values())
     seen: dict[str, Ints] = {}  # metric -> its steps in the runs so far
     for run_sources in by_run.values():
         table_of_run = _table_of_run(
             run_sources, logs, result, must_read=bool(given), one_run=one_run
         )
-        arrangement = table_of_run.arrange(one_run=one_run)
-        if arrangement:
-            result.notes += start_notes(arrangement)
+        found = table_of_run.arrange(restarts)
+        if found:
+            result.notes += start_notes(found.pieces, found.choice, restarts)
+            result.starts = max(result.starts, len(found.pieces.steps))
+            result.set_back = result.set_back or any(found.pieces.set_back)
         # Two runs with a metric at the same step cannot be in one table; parts of one run can.
         if len(by_run) > 1 and _add_steps(seen, table_of_run.steps_of()):
             result.runs = sorted(by_run)
@@ -408,6 +417,7 @@ def find_and_read(
         chosen = choose_roles(result.table, roles or {})
         result.roles = chosen.roles
         result.notes += chosen.notes
+    result.notes = one_per_cause(result.notes)
     return result
 
 

@@ -29,6 +29,7 @@ from rlreport.read.lines import (
 )
 from rlreport.read.listing import LINE_SUFFIXES, Listing, is_url
 from rlreport.read.record import load_object
+from rlreport.read.remarks import one_per_cause
 from rlreport.read.trl_folders import Trainer, TRLFiles, trl_files
 from rlreport.system.stores import Source
 from rlreport.tables import Note, NoteKind
@@ -141,10 +142,12 @@ def detect_formats(
         else:
             text = message("not read: {why}", why=detection.reason)
             files.notes += others.notes_on(source, NoteKind.NOT_A_LOG, text)
+    of_others: list[Note] = []
     for source in listing.other:
         if source.name != NOTES_FILE:
             text = _why_other(source.name)
-            files.notes += others.notes_on(source, NoteKind.OTHER_FILE, text)
+            of_others += others.notes_on(source, NoteKind.OTHER_FILE, text)
+    files.notes += one_per_cause(of_others)
     if listing.reports:
         text = message("left out: reports written by rlreport")
         count = len(listing.reports)

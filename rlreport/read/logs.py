@@ -123,7 +123,7 @@ def read_logs(
     name = safe_text(_name(paths))
     if trainer.files and not files.sources:
         return no_responses(name, files.notes)
-    rows = log_rows(chunks, files, keep_restarted=options.restarts != "last")
+    rows = log_rows(chunks, files, options.restarts)
     chunks.clear()  # to save memory, as ``rows`` has all of them
     scan = _tables(name, rows, listing, files, options)
     names = [source.name for source in files.sources]
@@ -294,6 +294,7 @@ def _tables(
         incomplete_from=first_incomplete,
         overwritten=sorted(files.trl.overwritten),
         partly_validated=sorted(files.trl.partial),
+        starts=rows.starts,
     )
 
 

@@ -287,7 +287,7 @@ def _key(group: Sequence[ByteRange], settings: RangeSettings) -> bytes:
         options,
         workers=0,
         strict=False,
-        restarts="all",
+        restarts=None,
         metrics=(),
         cache="",
         ray=None,

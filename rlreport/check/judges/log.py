@@ -528,7 +528,8 @@ NOT_ONE_RUN = {NoteKind.SEVERAL_RUNS: "runs", NoteKind.SEVERAL_STARTS: "starts"}
         "starts": "{count} starts in one log",
     },
     why="Means over several runs describe none of them.",
-    suggestion="Build a report of each run, or pass --merge if they are one run.",
+    suggestion="Build a report of each run, or of each start (--restarts N); if they are one run, "
+    "pass --merge.",
     source="this project's convention",
     whole_run=True,
 )
