@@ -37,7 +37,16 @@ FAILED = 1  # exit status if a finding reaches the severity of ``--fail-on``
 @click.command(short_help="Print the findings of the rollout LOGS.")
 @click.argument("logs", nargs=-1, required=True)
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
-@options(BuildOptions, *READING, "thresholds", "mute", "lang", "quiet")
+@options(
+    BuildOptions,
+    *READING,
+    "thresholds",
+    "mute",
+    "score",
+    "score_timeout",
+    "lang",
+    "quiet",
+)
 @verbose_option
 @fail_on_option
 def check(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
@@ -50,9 +51,12 @@ from rlreport.pages.report import RunPages
 from rlreport.pages.step_jobs import Renderer
 from rlreport.pages.table import KeyFigure
 from rlreport.read.rollouts import Rollouts
+from rlreport.read.scoring import ScoreFunction
+from rlreport.system.function_process import FunctionName, function_process
 from rlreport.system.stores import shown
 from rlreport.system.workers import Progress, Workers, release_memory
 from rlreport.tables import Note, NoteKind, Tables
+from rlreport.text.clean import safe_text
 from rlreport.text.clean import printable
 from rlreport.text.language import ENGLISH, Language
 
@@ -232,21 +236,38 @@ def _load(
     workers: Workers,
 ) -> LoadedRun:
     """Load the run. Files that have another purpose, such as thresholds, are no unread logs."""
+    function = FunctionName.of(options.score) if options.score else None
     given = (  # some may be None
         notes_file(logs, options.notes),
         options.thresholds,
         options.tokenizer,
         *options.charts,
+        function and function.file,
     )
-    return load_run(
-        logs,
-        options,
-        progress,
-        workers,
-        known=[*card.paths, *(Path(path) for path in given if path)],
-        one_run=options.merge,
-        explain=True,
-    )
+    with _score_function(function, options) as score:
+        return load_run(
+            logs,
+            options,
+            progress,
+            workers,
+            known=[*card.paths, *(Path(path) for path in given if path)],
+            one_run=options.merge,
+            explain=True,
+            score=score,
+        )
+
+
+@contextmanager
+def _score_function(
+    function: FunctionName | None, options: BuildOptions
+) -> Iterator[ScoreFunction | None]:
+    """Yield the function of ``--score``, whose code runs in a process of its own, None without."""
+    if function is None:
+        yield None
+        return
+    with function_process(function, options.score_timeout) as process:
+        name = f"{function.file.name}:{process.signature.name}"
+        yield ScoreFunction(process, safe_text(name))
 
 
 def _with_notes(tables: Tables, remarks: Sequence[Note]) -> Tables:

@@ -11,6 +11,7 @@ from rlreport.metrics.find import TrainerMetrics, find_and_read
 from rlreport.options import GaeOptions, ReadOptions, part
 from rlreport.read.logs import read_logs
 from rlreport.read.rollouts import Rollouts
+from rlreport.read.scoring import ScoreFunction
 from rlreport.read.tables import Scan
 from rlreport.summarise.run import summarise
 from rlreport.system.workers import Progress, Workers, release_memory
@@ -59,6 +60,7 @@ def read_run(
     known: Iterable[Path] = (),
     one_run: bool = False,
     explain: bool = False,
+    score: ScoreFunction | None = None,
 ) -> ReadRun:
     """Read the logs and the metrics of a run.
 
@@ -70,6 +72,7 @@ def read_run(
         known: files with another purpose: no note says that they are not logs.
         one_run: whether several starts in one log of metrics are one training.
         explain: whether an error says what was found of metrics.
+        score: gives all responses a second reward.
 
     Raises:
         UnusableInputError: nothing can be read.
@@ -90,6 +93,7 @@ def read_run(
             metrics=metrics.paths,
             workers=workers,
             used=used,
+            score=score,
         )
     except UnusableInputError as error:
         # If metrics were read, the error is about the logs alone.

@@ -85,7 +85,8 @@ class Rollout:
 # Of responses over 2 * EDGE tokens (or words), statistics use only the first and last EDGE
 EDGE = 1024
 
-TEXTS = ("prompt", "response", "ref_response", "ground_truth", "details")
+# The last one is what a reward function takes, as JSON (``scoring.row_arguments``).
+TEXTS = ("prompt", "response", "ref_response", "ground_truth", "details", "call")
 ABSENT = -1  # start of a text that is not logged
 _STYLE_TOKENS = 5000  # token strings from which their encoding is detected
 # Bits of ``flags``
@@ -150,10 +151,14 @@ Clean = Callable[[object], str]
 
 
 class CleanTexts(NamedTuple):
-    """Texts of R rows without padding tokens; None where a row logs no reference."""
+    """Texts of R rows without padding tokens; None where a row logs no reference.
+
+    ``calls`` is what a reward function takes of each row, as logged; None without a function.
+    """
 
     responses: Sequence[str]
     references: Sequence[str | None]
+    calls: Sequence[str | None]
 
 
 def rollout_part(
@@ -187,7 +192,7 @@ def rollout_part(
 
     spans = []
     of_rows = zip(rows, sizes.tolist(), *texts, strict=True)
-    for row, size, response, reference in of_rows:
+    for row, size, response, reference, call in of_rows:
         # If padding was dropped, the token positions of turns are no longer valid.
         has_all_tokens = size == row.tokens.size
         # In the order of TEXTS
@@ -196,6 +201,7 @@ def rollout_part(
         spans.append(put(reference))
         spans.append(put(_label_of(row, clean)))
         spans.append(put(_details_of(row, clean, spans=has_all_tokens)))
+        spans.append(put(call))
     part = RolloutPart(
         spans=np.array(spans, np.int64).reshape(len(rows), len(TEXTS), 2),
         texts=np.frombuffer(blob, np.uint8),
