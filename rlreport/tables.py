@@ -142,13 +142,13 @@ class Unscored(NamedTuple):
 
     Attributes:
         reason: what the function did; its text may quote what is logged.
-        count: the number of such responses.
+        rows: the number of such responses.
         step: the step of the first of them.
         n: its number in the step.
     """
 
     reason: str
-    count: int
+    rows: int
     step: int
     n: int
 

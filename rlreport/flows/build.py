@@ -56,8 +56,7 @@ from rlreport.system.function_process import FunctionName, function_process
 from rlreport.system.stores import shown
 from rlreport.system.workers import Progress, Workers, release_memory
 from rlreport.tables import Note, NoteKind, Tables
-from rlreport.text.clean import safe_text
-from rlreport.text.clean import printable
+from rlreport.text.clean import printable, safe_text
 from rlreport.text.language import ENGLISH, Language
 
 

@@ -70,7 +70,7 @@ _END = 2**62  # beyond the end of any file
 _MAX_NAMED = 3
 
 
-def read_logs(
+def read_logs(  # noqa: PLR0913 (what a caller may give, by name)
     paths: Sequence[str | Path],
     options: ReadOptions | None = None,
     gae: GaeOptions | None = None,

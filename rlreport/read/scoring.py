@@ -209,10 +209,10 @@ def rescore(
     for reason, (count, row) in outcome.unscored.items():
         place = int(steps[row]), int(numbers[row])
         unscored.append(Unscored(safe_text(reason), count, *place))
-    unscored.sort(key=lambda one: (-one.count, one.reason))
+    unscored.sort(key=lambda one: (-one.rows, one.reason))
     scored = int(np.isfinite(outcome.rewards).sum())
     if not scored:
-        reasons = "; ".join(f"{one.reason} ({one.count:,})" for one in unscored[:3])
+        reasons = "; ".join(f"{one.reason} ({one.rows:,})" for one in unscored[:3])
         raise UsageError(f"{function} gave no reward to any response: {reasons}")
     about = Rescoring(function, len(responses), scored, tuple(unscored))
     return Rescored(outcome.rewards, about)

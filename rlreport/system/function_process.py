@@ -32,7 +32,7 @@ class FunctionName(NamedTuple):
 
     @classmethod
     def of(cls, text: str | Path) -> FunctionName:
-        """Return what ``FILE.py`` or ``FILE.py:NAME`` means; raise UsageError without such a file."""
+        """Return what ``FILE.py`` or ``FILE.py:NAME`` means; raise UsageError without the file."""
         text = os.fspath(text)
         path, _, name = text.rpartition(":")
         if not (path and name.isidentifier()):

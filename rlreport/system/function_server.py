@@ -81,17 +81,17 @@ def _loaded(file: Path) -> ModuleType:
 
 
 def _function(module: ModuleType, name: str, file: Path) -> Function:
-    """Return the function called ``name``, or without a name the only one with a known signature."""
+    """Return the function called ``name``; without a name the only one with a known signature."""
     if name:
-        function = getattr(module, name, None)
-        if not callable(function):
+        named: Function | None = getattr(module, name, None)
+        if not callable(named):
             raise _Refused(f"has no function {name!r}; {_listed(_callables(module))}")
-        _described(function)  # refuses other signatures
-        return function
-    candidates = {}
-    for candidate, function in _callables(module).items():
-        if _is_known(function):
-            candidates[candidate] = function
+        return named
+    candidates = {
+        candidate: function
+        for candidate, function in _callables(module).items()
+        if _is_known(function)
+    }
     if len(candidates) != 1:
         listed = _listed(candidates or _callables(module))
         if candidates:
@@ -142,8 +142,8 @@ def _described(function: Function) -> dict[str, Any]:
     parameters = _parameters(function)
     name = getattr(function, "__name__", type(function).__name__)
     is_open = False
-    required = []
-    optional = []
+    required: list[str] = []
+    optional: list[str] = []
     for parameter in parameters.values():
         if parameter.kind is parameter.VAR_KEYWORD:
             is_open = True
