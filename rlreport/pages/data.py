@@ -40,7 +40,7 @@ from rlreport.pages.table import (
 )
 from rlreport.pages.tokens import sampling_note
 from rlreport.summarise.steps import passes_of
-from rlreport.tables import LogFile, MetricsFile, Note, Tables
+from rlreport.tables import LogFile, MetricsFile, Note, Rescoring, Tables
 from rlreport.text.clean import escape, without_controls
 from rlreport.text.messages import message
 from rlreport.text.numbers import byte_size
@@ -361,6 +361,9 @@ def report_json(report: RunReport) -> dict[str, Any]:
         "steps": tables.steps.dropna(axis="columns", how="all").to_dict("records"),
         "reward": {"steps": reward.steps, "values": reward.values} if reward else None,
         **verdict,
+        **(
+            {"rescoring": _rescoring_json(tables.rescoring)} if tables.rescoring else {}
+        ),
         "files": [_file_json(file) for file in tables.files],
         "metrics_files": [asdict(file) for file in tables.metrics_files],
         "bad_lines": [asdict(line) for line in tables.bad_lines],
@@ -372,6 +375,19 @@ def report_json(report: RunReport) -> dict[str, Any]:
             "responses": sum(map(len, report.shown_rows)),
             "left_out": report.left_out,
         },
+    }
+
+
+def _rescoring_json(about: Rescoring) -> dict[str, Any]:
+    """Return how ``valid_reward`` was made for ``report.json``."""
+    return {
+        "function": about.function,
+        "responses": about.responses,
+        "scored": about.scored,
+        "unscored": [
+            {"reason": one.reason, "responses": one.rows, "step": one.step, "n": one.n}
+            for one in about.unscored
+        ],
     }
 
 

@@ -163,8 +163,8 @@ def _rescore(
     missing = about.responses - about.scored
     if missing:
         text = message(
-            "responses that {function} gave no reward, left out of figures of the second reward",
-            function=about.function,
+            "responses that the function of --score gave no reward, left out of figures of the "
+            "second reward"
         )
         scan.notes.append(Note(NoteKind.SCORE, text, missing))
 

@@ -228,7 +228,7 @@ def _score_batch(
         of_row = orjson.loads(calls.text(row) or "{}")
         missing = [n for n in process.signature.required if n not in of_row]
         if missing:
-            outcome.put(row, None, f"the log has no field {', '.join(missing)}")
+            outcome.put(row, None, f"not logged: {', '.join(missing)}")
         else:
             ready.append(row)
             arguments.append(of_row)
