@@ -28,7 +28,7 @@ from rlreport.system.function_process import (
 )
 from rlreport.tables import Rescoring, Unscored
 from rlreport.text.chat import is_messages
-from rlreport.text.clean import safe_text
+from rlreport.text.messages import message
 
 # A call has whole groups of one step, as many as fit into so many responses and bytes; a group
 # that does not fit is cut.
@@ -38,9 +38,9 @@ BATCH_BYTES = 8 << 20
 # and earlier if no response was scored yet.
 MOST_STOPS = 100
 MOST_STOPS_AT_FIRST = 5
-MOST_REASONS = (
-    20  # Maximum number of reasons that are listed why responses have no reward
-)
+# Maximum number of reasons that are listed why responses have no reward
+MOST_REASONS = 20
+_NOT_TRIED = message("not tried, as too many calls ended their process")
 
 # Parameters that get the label if the log has no field of their name
 LABELS = ("ground_truth", "answer", "solution", "target", "label", "gts")
@@ -165,9 +165,9 @@ class _Outcome:
         if reward is not None and abs(reward) <= LARGEST_NUMBER:
             self.rewards[row] = reward
             return
-        reason = reason or "returned a number that is too large"
+        reason = reason or message("returned a number that is too large")
         if reason not in self.unscored and len(self.unscored) == MOST_REASONS:
-            reason = "other reasons"
+            reason = message("other reasons")
         counted = self.unscored.setdefault(reason, [0, row])
         counted[0] += 1
         counted[1] = min(counted[1], row)
@@ -208,7 +208,7 @@ def rescore(
     numbers = responses["n"].to_numpy(np.int64)
     for reason, (count, row) in outcome.unscored.items():
         place = int(steps[row]), int(numbers[row])
-        unscored.append(Unscored(safe_text(reason), count, *place))
+        unscored.append(Unscored(reason, count, *place))
     unscored.sort(key=lambda one: (-one.rows, one.reason))
     scored = int(np.isfinite(outcome.rewards).sum())
     if not scored:
@@ -228,7 +228,9 @@ def _score_batch(
         of_row = orjson.loads(calls.text(row) or "{}")
         missing = [n for n in process.signature.required if n not in of_row]
         if missing:
-            outcome.put(row, None, f"not logged: {', '.join(missing)}")
+            outcome.put(
+                row, None, message("not logged: {fields}", fields=", ".join(missing))
+            )
         else:
             ready.append(row)
             arguments.append(of_row)
@@ -244,13 +246,13 @@ def _score_batch(
             return
     for row, of_row in zip(ready, arguments, strict=True):
         if outcome.is_over:
-            outcome.put(row, None, "not tried, as too many calls ended their process")
+            outcome.put(row, None, _NOT_TRIED)
             continue
         try:
             results = _call(process, [of_row])
         except CallError as error:
             outcome.stops += error.stopped
-            outcome.put(row, None, str(error))
+            outcome.put(row, None, error.reason)
         else:
             _put_results([row], results, outcome)
 

@@ -19,6 +19,8 @@ from typing import IO, Any, NamedTuple, cast
 
 from rlreport.errors import UsageError
 from rlreport.system import function_server
+from rlreport.text.clean import safe_text
+from rlreport.text.messages import message
 
 # Importing a large package may take far longer than a call
 START_SECONDS = 120.0
@@ -73,10 +75,11 @@ class Results(NamedTuple):
 
 
 class CallError(Exception):
-    """A call gave nothing; the message says why. ``stopped``: it ended the function's process."""
+    """A call gave nothing; ``reason`` says why. ``stopped``: it ended the function's process."""
 
     def __init__(self, reason: str, *, stopped: bool = False) -> None:
         super().__init__(reason)
+        self.reason = reason
         self.stopped = stopped
 
 
@@ -102,9 +105,9 @@ class FunctionProcess:
         call = {"arguments": arguments, "size": size, "per_row": self.signature.per_row}
         answer = self._exchange(json.dumps(call).encode(), self._seconds)
         if "failed" in answer:
-            raise CallError(answer["failed"])
+            raise CallError(safe_text(answer["failed"]))
         self._refuse(answer)
-        reasons = {int(number): why for number, why in answer["reasons"].items()}
+        reasons = {int(n): safe_text(why) for n, why in answer["reasons"].items()}
         return Results(answer["rewards"], reasons)
 
     def close(self) -> None:
@@ -173,12 +176,17 @@ class FunctionProcess:
         finally:
             timer.cancel()
         if answer.endswith(b"\n") and not self._timed_out:
-            message: dict[str, Any] = json.loads(answer)
-            return message
+            result: dict[str, Any] = json.loads(answer)
+            return result
         self.close()
         if self._timed_out:
-            raise CallError(f"took longer than {seconds:g} seconds", stopped=True)
-        raise CallError(f"ended its process{_status(process.returncode)}", stopped=True)
+            reason = message(
+                "took longer than {seconds} seconds", seconds=f"{seconds:g}"
+            )
+        else:
+            status = _status(process.returncode)
+            reason = message("ended its process ({status})", status=status)
+        raise CallError(reason, stopped=True)
 
     def _stop(self, process: subprocess.Popen[bytes]) -> None:
         self._timed_out = True
@@ -208,5 +216,5 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
 def _status(code: int) -> str:
     if code < 0:
         with suppress(ValueError):
-            return f" ({signal.Signals(-code).name})"
-    return f" (exit status {code})"
+            return signal.Signals(-code).name
+    return f"exit status {code}"
