@@ -342,7 +342,7 @@ def test_rewards_of_another_scale_are_compared_by_their_ranks() -> None:
     reward = np.arange(20.0)
     new = reward.copy()
     new[[0, 19]] = [100.0, -100.0]
-    run = flips_of(reward, new)
+    run = flips_of(reward.tolist(), new.tolist())
     assert flips(run).right is None
     assert counts(run) == {Flip.LOST: 1, Flip.WON: 1}
     expected = pd.Series(reward).corr(pd.Series(new), method="spearman")

@@ -89,6 +89,8 @@ def redacted(rollout: Rollout, prompt_id: int, text_number: int) -> Rollout:
         errors=[_placeholder("error", text) for text in rollout.errors],
         raw_tokens=masked_tokens,
         tokens=masked_tokens,
+        raw_prompt_tokens=[],
+        prompt_tokens=[],
     )
 
 
