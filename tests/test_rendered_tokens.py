@@ -161,8 +161,8 @@ def test_the_token_view_has_the_prompts_tokens_folded(browser: Any, step: Path) 
             rest = rest.replace(special, "!")
         assert page.locator(".prompt-tokens .t").count() == len(rest)
         assert summary.startswith(f"{len(rest)} ")
-        special = page.locator(".prompt-tokens .t.special").all_inner_texts()
-        assert special.count("<|im_end|>") == 2
+        marked = page.locator(".prompt-tokens .t.special").all_inner_texts()
+        assert marked.count("<|im_end|>") == 2
         assert serious(page) == []
         page.keyboard.press("Tab")  # the text can be scrolled
         focused = "document.activeElement.getAttribute('aria-label')"
