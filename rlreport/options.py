@@ -315,6 +315,19 @@ class ReportOptions(OutputOptions):
         "Python file that defines custom charts; its code is executed. See docs/charts.md.",
         metavar="FILE.py",
     )
+    score: str | Path | None = option(
+        None,
+        "Score the responses anew with a reward function, which becomes the second reward; its "
+        "code is executed. See docs/score.md.",
+        metavar="FILE.py[:FUNCTION]",
+    )
+    score_timeout: float = option(
+        10.0,
+        "Time limit of a call of the function of --score.",
+        low=0.1,
+        high=86_400,
+        metavar="SECONDS",
+    )
     config: Paths = option(
         (),
         "Configuration file of the run (.yaml, .json or .toml) to show. Default: files next to "
@@ -380,4 +393,4 @@ class CompareOptions(ReadOptions, GaeOptions, OutputOptions):
 
 # Names of the options for reading logs and for GAE, and of all that ``rlreport check`` has
 READING = tuple(entry.name for entry in (*declared(ReadOptions), *declared(GaeOptions)))
-CHECKING = (*READING, "thresholds", "mute", "lang", "quiet")
+CHECKING = (*READING, "thresholds", "mute", "score", "score_timeout", "lang", "quiet")

@@ -98,6 +98,7 @@ class NoteKind(StrEnum):
     CARD = "card"
     CHARTS = "charts"  # chart functions that failed
     NOTES = "notes"  # the file of the author's notes
+    SCORE = "score"  # responses that a reward function of the user gave no reward
 
 
 # Kinds of notes that are no problem: ``--strict`` allows them.
@@ -141,6 +142,39 @@ class MetricsFile:
     name: str
     steps: int
     metrics: list[str]
+
+
+class Unscored(NamedTuple):
+    """Why responses have no new reward.
+
+    Attributes:
+        reason: what the function did; its text may quote what is logged.
+        rows: the number of such responses.
+        step: the step of the first of them.
+        n: its number in the step.
+    """
+
+    reason: str
+    rows: int
+    step: int
+    n: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rescoring:
+    """How a function of the user (``--score``) gave responses the reward ``valid_reward``.
+
+    Attributes:
+        function: its name with its file, such as ``grade.py:correct``.
+        responses: the number of responses it was to score, of all roles.
+        scored: how many of them have a reward of it.
+        unscored: why the others have none, the most frequent reason first.
+    """
+
+    function: str
+    responses: int
+    scored: int
+    unscored: tuple[Unscored, ...] = ()
 
 
 class RowRole(IntEnum):
@@ -287,6 +321,7 @@ class LogTables:
         tools_used: object (R,): which of these tools answered in each response, one a line (see
             ``listed_tool``); None if none did. Empty if the run has no tools.
         repeated: step -> number of its training responses that a restarted run logged again.
+        rescoring: how ``valid_reward`` was made by a function of the user, None if it was not.
         incomplete_from: step from which on rows may be missing, as a log was cut, deleted or
             replaced while it was read; None if there is none.
         overwritten: steps whose training responses an evaluation overwrote in the log.
@@ -309,6 +344,7 @@ class LogTables:
     tools: pd.DataFrame = field(default_factory=pd.DataFrame)
     tools_used: pd.Series = field(default_factory=lambda: pd.Series(dtype=object))
     repeated: dict[int, int] = field(default_factory=dict)
+    rescoring: Rescoring | None = None
     incomplete_from: int | None = None
     overwritten: list[int] = field(default_factory=list)
     partly_validated: list[int] = field(default_factory=list)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
@@ -52,10 +53,12 @@ from rlreport.pages.report import RunPages
 from rlreport.pages.step_jobs import Renderer
 from rlreport.pages.table import KeyFigure
 from rlreport.read.rollouts import Rollouts
+from rlreport.read.scoring import ScoreFunction
+from rlreport.system.function_process import FunctionName, function_process
 from rlreport.system.stores import shown
 from rlreport.system.workers import Progress, Workers, release_memory
 from rlreport.tables import Note, NoteKind, Tables
-from rlreport.text.clean import printable
+from rlreport.text.clean import printable, safe_text
 from rlreport.text.language import ENGLISH, Language
 
 
@@ -238,23 +241,40 @@ def _load(
     workers: Workers,
 ) -> LoadedRun:
     """Load the run. Files that have another purpose, such as thresholds, are no unread logs."""
+    function = FunctionName.of(options.score) if options.score else None
     given = (  # some may be None
         notes_file(logs, options.notes),
         options.thresholds,
         options.tokenizer,
         *options.charts,
+        function and function.file,
     )
     if options.merge and options.restarts is None:
         options = replace(options, restarts="all")
-    return load_run(
-        logs,
-        options,
-        progress,
-        workers,
-        known=[*card.paths, *(Path(path) for path in given if path)],
-        explain=True,
-        settings=card.entries or None,
-    )
+    with _score_function(function, options) as score:
+        return load_run(
+            logs,
+            options,
+            progress,
+            workers,
+            known=[*card.paths, *(Path(path) for path in given if path)],
+            explain=True,
+            settings=card.entries or None,
+            score=score,
+        )
+
+
+@contextmanager
+def _score_function(
+    function: FunctionName | None, options: BuildOptions
+) -> Iterator[ScoreFunction | None]:
+    """Yield the function of ``--score``, whose code runs in a process of its own, None without."""
+    if function is None:
+        yield None
+        return
+    with function_process(function, options.score_timeout) as process:
+        name = f"{function.file.name}:{process.signature.name}"
+        yield ScoreFunction(process, safe_text(name))
 
 
 def _with_notes(tables: Tables, remarks: Sequence[Note]) -> Tables:

@@ -16,6 +16,7 @@ from rlreport.metrics.find import TrainerMetrics, find_and_read
 from rlreport.options import GaeOptions, ReadOptions, part
 from rlreport.read.logs import read_logs
 from rlreport.read.rollouts import Rollouts
+from rlreport.read.scoring import ScoreFunction
 from rlreport.read.tables import Scan
 from rlreport.read.trl_folders import Trainer
 from rlreport.summarise.run import summarise
@@ -67,6 +68,7 @@ def read_run(
     known: Iterable[Path] = (),
     explain: bool = False,
     settings: Mapping[str, Any] | None = None,
+    score: ScoreFunction | None = None,
 ) -> ReadRun:
     """Read the logs and the metrics of a run.
 
@@ -78,6 +80,7 @@ def read_run(
         known: files with another purpose: no note says that they are not logs.
         explain: whether an error says what was found of metrics.
         settings: the run's configuration; None to look for it next to the logs.
+        score: gives all responses a second reward.
 
     Raises:
         UnusableInputError: nothing can be read.
@@ -107,6 +110,7 @@ def read_run(
         gae_options,
         progress,
         workers=workers,
+        score=score,
     )
     try:
         scan = read(trainer=Trainer(metrics.paths, metrics.table, settings), used=used)

@@ -41,7 +41,7 @@ from rlreport.pages.table import (
 from rlreport.pages.tokens import sampling_note
 from rlreport.summarise.steps import passes_of
 from rlreport.system.in_memory import is_in_memory
-from rlreport.tables import LogFile, MetricsFile, Note, Tables
+from rlreport.tables import LogFile, MetricsFile, Note, Rescoring, Tables
 from rlreport.text.clean import escape, without_controls
 from rlreport.text.messages import message
 from rlreport.text.numbers import byte_size
@@ -364,6 +364,9 @@ def report_json(report: RunReport) -> dict[str, Any]:
         "steps": tables.steps.dropna(axis="columns", how="all").to_dict("records"),
         "reward": {"steps": reward.steps, "values": reward.values} if reward else None,
         **verdict,
+        **(
+            {"rescoring": _rescoring_json(tables.rescoring)} if tables.rescoring else {}
+        ),
         "files": [_file_json(file) for file in tables.files],
         "metrics_files": [asdict(file) for file in tables.metrics_files],
         **_metric_roles(tables),
@@ -382,6 +385,19 @@ def report_json(report: RunReport) -> dict[str, Any]:
 def _metric_roles(tables: Tables) -> dict[str, Any]:
     """Return the roles of metrics whose names do not tell them, by which ``compare`` knows them."""
     return {"metric_roles": tables.metric_roles} if tables.metric_roles else {}
+
+
+def _rescoring_json(about: Rescoring) -> dict[str, Any]:
+    """Return how ``valid_reward`` was made for ``report.json``."""
+    return {
+        "function": about.function,
+        "responses": about.responses,
+        "scored": about.scored,
+        "unscored": [
+            {"reason": one.reason, "responses": one.rows, "step": one.step, "n": one.n}
+            for one in about.unscored
+        ],
+    }
 
 
 def _file_json(file: LogFile) -> dict[str, Any]:

@@ -31,6 +31,7 @@ from rlreport.summarise.environments import environments_of
 from rlreport.tables import (
     WITH_FIELD_NAMES,
     WITH_SPLIT_NAMES,
+    Rescoring,
     Tables,
     listed_tool,
 )
@@ -88,6 +89,8 @@ def redacted(rollout: Rollout, prompt_id: int, text_number: int) -> Rollout:
         errors=[_placeholder("error", text) for text in rollout.errors],
         raw_tokens=masked_tokens,
         tokens=masked_tokens,
+        raw_prompt_tokens=[],
+        prompt_tokens=[],
     )
 
 
@@ -135,7 +138,18 @@ def redacted_tables(tables: Tables, redact: Redactor) -> Tables:
         tools_used=tools_used,
         bad_lines=bad_lines,
         notes=notes,
+        rescoring=_redacted_rescoring(tables.rescoring),
     )
+
+
+def _redacted_rescoring(about: Rescoring | None) -> Rescoring | None:
+    """Return it without the texts of exceptions, which may quote a response."""
+    if about is None:
+        return None
+    unscored = [
+        one._replace(reason=one.reason.partition(": ")[0]) for one in about.unscored
+    ]
+    return replace(about, unscored=tuple(unscored))
 
 
 def _redacted_extras(extras: pd.DataFrame, redact: Redactor) -> pd.DataFrame:
@@ -222,8 +236,23 @@ def without_names(tables: Tables, rollouts: Rollouts) -> tuple[Tables, Rollouts]
         bad_lines=bad_lines,
         notes=notes,
     )
+    if tables.rescoring is not None:
+        renamed.rescoring = _nameless_rescoring(tables.rescoring)
     file_names = [files.get(name, _NAMELESS) for name in rollouts.places.names]
     return renamed, replace(rollouts, places=rollouts.places._replace(names=file_names))
+
+
+def _nameless_rescoring(about: Rescoring) -> Rescoring:
+    """Return it without the function's name, and with the kinds of exceptions alone."""
+    unscored = [
+        one._replace(reason=one.reason.partition(" (")[0].partition(": ")[0])
+        for one in about.unscored
+    ]
+    return replace(
+        about,
+        function="function 1",
+        unscored=tuple(unscored),
+    )
 
 
 def _field_aliases(tables: Tables) -> dict[str, str]:

@@ -29,7 +29,13 @@ from rlreport.read.ranges import read_cached, read_chunk
 from rlreport.read.remarks import ODDITIES, LogPosition
 from rlreport.read.rollouts import RowIds
 from rlreport.read.sample import with_sample
-from rlreport.read.spool import PartFolder, RolloutSpool, part_folder
+from rlreport.read.scoring import ScoreFunction, rescore
+from rlreport.read.spool import (
+    PartFolder,
+    RolloutSpool,
+    SpooledTexts,
+    part_folder,
+)
 from rlreport.read.tables import (
     Scan,
     carried_fields,
@@ -42,6 +48,7 @@ from rlreport.read.tables import (
 )
 from rlreport.read.trl_folders import Trainer
 from rlreport.system.cache import Store, store_at
+from rlreport.system.function_process import Signature
 from rlreport.system.in_memory import is_in_memory, place, run_name
 from rlreport.system.stores import Source, shown
 from rlreport.system.workers import Progress, Workers
@@ -65,7 +72,7 @@ _END = 2**62  # beyond the end of any file
 _MAX_NAMED = 3
 
 
-def read_logs(
+def read_logs(  # noqa: PLR0913 (what a caller may give, by name)
     paths: Sequence[str | Path],
     options: ReadOptions | None = None,
     gae: GaeOptions | None = None,
@@ -75,11 +82,13 @@ def read_logs(
     workers: Workers | None = None,
     used: Iterable[Path] = (),
     limits: ReadLimits | None = None,
+    score: ScoreFunction | None = None,
 ) -> Scan:
     """Read logs from files, folders, globs and URLs into tables.
 
     ``used`` are files with another purpose: no note says that they are not logs, nor that the files
     of ``trainer`` are not. It tells which rows are of the run, where a log alone does not.
+    ``score`` gives all responses a second reward.
 
     Raises:
         UnusableInputError: no response can be read (unless there are metrics and no logs), or
@@ -103,6 +112,7 @@ def read_logs(
                 workers=started,
                 used=used,
                 limits=limits,
+                score=score,
             )
     if options.ray is not None:
         options = _with_absolute_tokenizer(options)
@@ -119,6 +129,7 @@ def read_logs(
         progress=progress,
         workers=workers,
         spool=spool,
+        signature=score.process.signature if score else None,
     )
     name = safe_text(_name(paths))
     if trainer.files and not files.sources:
@@ -127,12 +138,39 @@ def read_logs(
     chunks.clear()  # to save memory, as ``rows`` has all of them
     scan = _tables(name, rows, listing, files, options)
     names = [source.name for source in files.sources]
+    if score is not None:
+        _rescore(scan, score, spool.calls(rows.order), progress)
     choice = choose_rows(scan.responses, names, limits)
     scan.responses.loc[choice.rows, "has_texts"] = 1
     ids = _ids_of(scan.responses, choice.rows, names)
     # The spool has all rows in the order in which they were read.
     scan.rollouts = spool.rollouts(ids, rows.order[choice.rows])
     return with_sample(scan, choice.rows[choice.sample], options, workers, limits)
+
+
+def _rescore(
+    scan: Scan, score: ScoreFunction, calls: SpooledTexts, progress: Progress
+) -> None:
+    """Make the rewards of a function the second reward; a logged one becomes an extra column."""
+    responses = scan.responses
+    phase = progress.phase(message("scoring"), len(responses), message("responses"))
+    with phase as advance:
+        rewards, about = rescore(score.process, score.name, responses, calls, advance)
+    if responses["valid_reward"].notna().any():
+        logged = responses["valid_reward"].to_numpy(np.float64)
+        scan.extras = scan.extras.assign(valid_reward_logged=logged)
+    responses["valid_reward"] = rewards
+    # That of the reference comes from another function.
+    for name in ("ref_valid_reward", "valid_reward_gap"):
+        responses[name] = np.nan
+    scan.rescoring = about
+    missing = about.responses - about.scored
+    if missing:
+        text = message(
+            "responses that the function of --score gave no reward, left out of figures of the "
+            "second reward"
+        )
+        scan.notes.append(Note(NoteKind.SCORE, text, missing))
 
 
 def _listing(paths: Sequence[str | Path], options: ReadOptions) -> Listing:
@@ -180,6 +218,7 @@ def read_chunks(
     progress: Progress,
     workers: Workers,
     spool: RolloutSpool,
+    signature: Signature | None = None,
 ) -> list[Chunk]:
     """Return a chunk per group of byte ranges; move their texts and tokens to ``spool``."""
     groups = grouped_ranges(ranges, limits.range_bytes)
@@ -190,7 +229,7 @@ def read_chunks(
         _folder_for_parts(options) as folder,
         progress.phase(message("reading"), size, "B") as advance,
     ):
-        shared = RangeSettings(options, gae, folder, limits), store
+        shared = RangeSettings(options, gae, folder, limits, signature), store
         seconds = size / _BYTES_PER_SECOND
         # Closed before the folder is removed, so that no worker writes to it any more
         with closing(workers.map(_read, groups, shared, seconds=seconds)) as results:
