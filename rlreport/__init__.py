@@ -9,6 +9,7 @@ from rlreport._version import installed_version
 
 if TYPE_CHECKING:
     from rlreport.api import build, compare, index
+    from rlreport.callback import ReportCallback
     from rlreport.errors import RlreportError
     from rlreport.flows.build import Report
     from rlreport.flows.compare import ComparisonReport
@@ -21,6 +22,7 @@ __all__ = [
     "ComparisonReport",
     "Index",
     "Report",
+    "ReportCallback",
     "RlreportError",
     "RolloutWriter",
     "__version__",
@@ -34,6 +36,7 @@ _PUBLIC_MODULES = {
     "ComparisonReport": "rlreport.flows.build",
     "Index": "rlreport.flows.build",
     "Report": "rlreport.flows.build",
+    "ReportCallback": "rlreport.callback",
     "RlreportError": "rlreport.errors",
     "RolloutWriter": "rlreport.writer",
     "build": "rlreport.api",
