@@ -6,6 +6,8 @@ training no longer waits for it, it prints the answer to standard error.
 
 from __future__ import annotations
 
+import atexit
+import gc
 import json
 import os
 import signal
@@ -17,6 +19,7 @@ from typing import Any
 from rlreport.about.secrets import is_secret
 from rlreport.errors import RlreportError, UnusableInputError, stop
 from rlreport.signals import ENDING, Terminated
+from rlreport.system.workers import collect_rarely
 from rlreport.training.messages import FINISHED, KILLED, Answer, Ended, Request
 
 # Folders with rollouts in that of the trainer. The first has more fields: RolloutWriter wrote it.
@@ -52,6 +55,8 @@ def _prepare(*, is_last: bool) -> None:
     """Set signals and priority of this process; the last build ends by itself only."""
     # As in the command line: threads of NumPy's linear algebra would rule out forking.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    collect_rarely()
+    atexit.register(gc.freeze)  # else Python searches all objects for cycles at exit
     for number in ENDING:
         signal.signal(number, signal.SIG_IGN)
     if not is_last:

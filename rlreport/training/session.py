@@ -132,19 +132,31 @@ class Session:
 
     def _answer(self, limit: float) -> Answer | None:
         """Wait for the answer of the last build; None if that takes too long."""
+        has_ended = False
         try:
             output, _ = self._process.communicate(timeout=limit)
-        except (subprocess.TimeoutExpired, KeyboardInterrupt):
-            assert self._process.stdout is not None
-            # So that the build, which goes on, knows that it must print the answer itself
-            self._process.stdout.close()
-            return None
+            has_ended = True
+        except subprocess.TimeoutExpired as error:
+            output = error.output or b""  # the processes may take long to end
+        except KeyboardInterrupt:
+            output = b""
         lines = output.splitlines()
         if lines:
             answer: Answer = json.loads(lines[-1])
             return answer
-        status = self._process.returncode
-        return Answer(error=f"the process that builds it ended with status {status}")
+        if has_ended:
+            status = self._process.returncode
+            return Answer(
+                error=f"the process that builds it ended with status {status}"
+            )
+        self._leave()
+        return None
+
+    def _leave(self) -> None:
+        """Let the last build go on after the end of this process, and print its answer itself."""
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+        self._process.returncode = 0  # else Python warns that the process is running
 
     def _at_exit(self) -> None:
         """End a training that the end of this process interrupts."""
