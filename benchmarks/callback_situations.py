@@ -94,7 +94,8 @@ trainer = GRPOTrainer(
     args=GRPOConfig(
         output_dir=str(folder / "out"), log_completions=True, logging_steps=1, max_steps=STEPS,
         per_device_train_batch_size=4, num_generations=4, max_completion_length=8, use_cpu=True,
-        report_to="none", save_strategy="no", learning_rate=1e-3, hub_token="hf_notarealtoken0123456789",
+        report_to="none", save_strategy="no", learning_rate=1e-3,
+        hub_token="hf_notarealtoken0123456789",
         dataloader_num_workers=2 if situation == "SIGTERM, data workers" else 0, disable_tqdm=True,
     ),
     callbacks=[report, Mark()],

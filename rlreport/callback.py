@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from rlreport.about.secrets import without_secrets
+from rlreport.ended import FINISHED
 from rlreport.errors import UsageError
 from rlreport.options import BuildOptions
 from rlreport.training.journal import (
@@ -22,7 +23,7 @@ from rlreport.training.journal import (
     append_to_journal,
     start_journal,
 )
-from rlreport.training.messages import FINISHED, Request
+from rlreport.training.messages import Request
 from rlreport.training.session import Session, is_main_process, say_answer, warn
 
 

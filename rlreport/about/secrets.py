@@ -330,9 +330,10 @@ def without_secrets(values: Mapping[str, Any], name: str = "") -> dict[str, Any]
         dotted_name = f"{name}.{key}" if name else key
         if isinstance(value, Mapping):
             kept[key] = without_secrets(value, dotted_name)
-        elif isinstance(value, list | tuple):
-            if not is_secret(dotted_name, ", ".join(map(str, value))):
-                kept[key] = value
-        elif not is_secret(dotted_name, value):
+            continue
+        text = value
+        if isinstance(value, list | tuple):
+            text = ", ".join(map(str, value))
+        if not is_secret(dotted_name, text):
             kept[key] = value
     return kept

@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from rlreport.about.secrets import is_secret
+from rlreport.ended import ENDED, FINISHED, KILLED, Ended
 from rlreport.errors import RlreportError, UnusableInputError, stop
 from rlreport.signals import ENDING, Terminated
 from rlreport.system.workers import collect_rarely
-from rlreport.training.messages import FINISHED, KILLED, Answer, Ended, Request
+from rlreport.training.messages import Answer, Request
 
 # Folders with rollouts in that of the trainer. The first has more fields: RolloutWriter wrote it.
 ROLLOUTS = ("rollouts", "completions")
@@ -102,7 +103,7 @@ def _build(request: Request, ended: Ended | None) -> list[str]:
         options = {"in_progress": True, "workers": 1, **options}
     else:
         text = ended_text(ended)
-        options["meta"] = {**(options.get("meta") or {}), "ended": text}
+        options["meta"] = {**(options.get("meta") or {}), ENDED: text}
     # Without rollouts, the report has the trainer's metrics alone.
     report = build(logs or [request["folder"]], request["out"], **options)
     return [f"rlreport: training {_sentence(text)}", *repr(report).split("\n")]
@@ -119,7 +120,7 @@ def ended_text(ended: Ended) -> str:
     if not first_line:
         return text.rstrip(",")
     # Judged before it is cut, as its end may be the secret
-    if is_secret("ended", ended["text"]):
+    if is_secret(ENDED, ended["text"]):
         return text
     return f"{text}: {first_line[:_MOST_TEXT]}"
 
@@ -142,13 +143,15 @@ def _rollouts(request: Request) -> list[str]:
 def _is_of_this_run(folder: Path, request: Request) -> bool:
     """Return whether a file in a folder was written since the training began, or it was resumed."""
     since = request["began"] - _CLOCK_SECONDS
-    return request["resumed"] or any(
-        file.stat().st_mtime >= since for file in folder.iterdir()
-    )
+    if request["resumed"]:
+        return True
+    times = [file.stat().st_mtime for file in folder.iterdir()]
+    return max(times, default=0.0) >= since
 
 
 def _is_inside(journal: str, logs: list[str]) -> bool:
-    return any(Path(journal).parent.resolve() == Path(log).resolve() for log in logs)
+    folder = Path(journal).parent.resolve()
+    return any(Path(log).resolve() == folder for log in logs)
 
 
 def _rows(journal: str) -> list[dict[str, Any]]:
@@ -170,10 +173,12 @@ def _write_state(
     request: Request, rows: list[dict[str, Any]], ended: Ended | None
 ) -> Path:
     """Write the ``trainer_state.json`` that a trainer writes at its end, and return its path."""
-    steps = [row.get("step") for row in rows] + [ended["step"] if ended else None]
+    steps = [row["step"] for row in rows if isinstance(row.get("step"), int)]
+    if ended is not None and ended["step"] is not None:
+        steps.append(ended["step"])
     state = {
         **request["state"],
-        "global_step": max((step for step in steps if step is not None), default=0),
+        "global_step": max(steps, default=0),
         "epoch": rows[-1].get("epoch"),
         "log_history": rows,
     }

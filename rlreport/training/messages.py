@@ -7,19 +7,7 @@ from __future__ import annotations
 
 from typing import Any, TypedDict
 
-
-class Ended(TypedDict):
-    """How a training ended."""
-
-    how: str  # FINISHED, a signal such as SIGTERM, Ctrl-C, or the name of an exception
-    text: str  # message of the exception, else ""
-    step: int | None  # the last step, None if it is not known
-
-
-FINISHED = "finished"
-STOPPED = "stopped"  # by ``sys.exit``, or by an exception that the script caught
-INTERRUPTED = "Ctrl-C"
-KILLED = "killed"  # or exited without notice, as by ``os._exit``
+from rlreport.ended import Ended
 
 
 class Request(TypedDict):

@@ -16,9 +16,10 @@ from contextlib import suppress
 from types import FrameType
 from typing import Any
 
+from rlreport.ended import INTERRUPTED, STOPPED, Ended
 from rlreport.system.import_path import safe_import_path
 from rlreport.training import messages
-from rlreport.training.messages import Answer, Ended, Message, Request
+from rlreport.training.messages import Answer, Message, Request
 
 # Job schedulers kill a process some time after SIGTERM, often 30 s: the rest is for its own end.
 SECONDS_AFTER_SIGNAL = 17.0
@@ -88,7 +89,7 @@ class Session:
         """Have the last report built, and wait for it some time.
 
         Args:
-            how: how the training ended, see ``messages``.
+            how: how the training ended, see ``rlreport.ended``.
             text: the message of an exception.
 
         Returns:
@@ -97,7 +98,7 @@ class Session:
         if not self.is_live:
             return None
         self._is_over = True
-        after_signal = how in ("SIGTERM", messages.INTERRUPTED)
+        after_signal = how in ("SIGTERM", INTERRUPTED)
         limit = SECONDS_AFTER_SIGNAL if after_signal else SECONDS_AT_END
         if self._deadline is not None:
             limit = max(0.0, self._deadline - time.monotonic())
@@ -113,12 +114,12 @@ class Session:
         if self.was_signalled:
             return self.end("SIGTERM")
         if error is None:
-            return self.end(messages.STOPPED)
+            return self.end(STOPPED)
         if isinstance(error, KeyboardInterrupt):
-            return self.end(messages.INTERRUPTED)
+            return self.end(INTERRUPTED)
         if isinstance(error, SystemExit):
             code = error.code
-            return self.end(messages.STOPPED, f"exit status {code}" if code else "")
+            return self.end(STOPPED, f"exit status {code}" if code else "")
         return self.end(type(error).__name__, _message_of(error))
 
     def _ended(self, how: str, text: str = "") -> Ended:

@@ -17,8 +17,9 @@ import sys
 from contextlib import suppress
 from typing import Any
 
+from rlreport.ended import KILLED, Ended
 from rlreport.training import messages
-from rlreport.training.messages import Ended, Message, Request
+from rlreport.training.messages import Message, Request
 
 _SECONDS_BETWEEN_LOOKS = 0.5  # for the death of the training
 _SECONDS_TO_STOP = 3  # after which a build that does not stop is killed
@@ -127,7 +128,7 @@ def main() -> int:
 
 def _last_message(build: _Build | None) -> Message:
     """Return the message that a training did not send which was killed."""
-    killed = Ended(how=messages.KILLED, text="", step=None)
+    killed = Ended(how=KILLED, text="", step=None)
     return {"type": messages.END, "ended": (build and build.ended) or killed}
 
 
