@@ -137,6 +137,8 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("names", nargs="*", help="situations; default: all")
     given = parser.parse_args()
+    # A job in the background inherits that Ctrl-C is ignored, and would hand it on.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     print("| situation | exit status | seconds | report | how it ended | verdict |")
     print("|---|---|---|---|---|---|")
     for situation in SITUATIONS:

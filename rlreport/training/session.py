@@ -22,7 +22,7 @@ from rlreport.training import messages
 from rlreport.training.messages import Answer, Message, Request
 
 # Job schedulers kill a process some time after SIGTERM, often 30 s: the rest is for its own end.
-SECONDS_AFTER_SIGNAL = 17.0
+SECONDS_AFTER_SIGNAL = 15.0
 # Longest wait for a report otherwise; other processes of a distributed training may wait, too
 SECONDS_AT_END = 300.0
 _SECONDS_TO_CANCEL = 5.0

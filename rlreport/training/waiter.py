@@ -101,9 +101,11 @@ class _Build:
 
 def main() -> int:
     """Build reports until the training ends; return the exit status of the last build."""
-    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
+    for name in ("SIGTERM", "SIGHUP"):
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), signal.SIG_IGN)
+    # Unlike what is ignored, this is not inherited: so a build can be stopped from its start on.
+    signal.signal(signal.SIGINT, lambda number, frame: None)
     inbox = _Inbox()
     request: Request | None = inbox.next()
     if request is None:
