@@ -27,6 +27,7 @@ CONFIGURATIONS = (
     "args.json",
     "training_args.json",
     "training_args.yaml",
+    "rlreport_args.json",
     "trainer_state.json",
 )
 

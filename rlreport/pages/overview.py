@@ -12,6 +12,7 @@ from rlreport.about.card import card_view
 from rlreport.columns import STEP
 from rlreport.draw.chart import Chart, evenly
 from rlreport.draw.run_charts import not_drawn
+from rlreport.ended import ENDED, FINISHED
 from rlreport.metrics.roles import logging_advice, roles_of
 from rlreport.pages.agents import environments_table, turns_table
 from rlreport.pages.author_notes import linked_notes, render_notes
@@ -163,12 +164,25 @@ def _warnings(run: JudgedRun) -> str:
     # The verdict itself may be that the logs are of several runs, and not judged.
     several_runs_lead = run.verdict.level == "unjudged" and run.verdict.lead
     texts = []
+    how = ended_early(run)
+    if how:
+        texts.append(message("The training did not finish: {how}.", how=how))
     for note in tables.notes:
         if note.kind in _TOLD_FIRST:
             texts.append(message("{one:capital}.", one=note.text))
         elif note.kind == NoteKind.SEVERAL_RUNS and not several_runs_lead:
             texts.append(note.text)
     return sentences([*texts, changes_in_words(tables.notes, tables.judged_before)])
+
+
+def ended_early(run: JudgedRun) -> str:
+    """Return how the training ended, as ``--meta ended=…`` says; "" if it finished."""
+    # Only what the user or the callback gave; a configuration may use the name for something else.
+    if ENDED not in run.options.meta:
+        return ""
+    how = str(run.card.entries.get(ENDED, "")).rstrip(".")
+    # Redaction may have replaced it.
+    return "" if how.startswith((FINISHED, "[text]")) else how
 
 
 class ChartsByPlace(NamedTuple):
