@@ -111,10 +111,10 @@ class Phase:
                     self.placements[bar] = _Placement(done, done, names)
 
     def _add_names(self, cells: Cells) -> None:
-        for name, cell in cells.items():
-            if name not in self.exact and len(self.names) < MAX_NAMES:
+        for name in cells.keys() - self.exact:
+            if len(self.names) < MAX_NAMES:
                 self.names.add(name)
-                if not _ROUNDED_ZERO.fullmatch(cell):
+                if not _ROUNDED_ZERO.fullmatch(cells[name]):
                     self.exact.add(name)
 
     def is_followed_by(self, row: Row) -> bool:
