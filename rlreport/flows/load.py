@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rlreport.errors import UnusableInputError
+from rlreport.metrics.console_files import unknown_consoles
 from rlreport.metrics.find import TrainerMetrics, find_and_read
 from rlreport.options import GaeOptions, ReadOptions, part
 from rlreport.read.logs import read_logs
@@ -93,9 +94,10 @@ def read_run(
         )
     except UnusableInputError as error:
         # If metrics were read, the error is about the logs alone.
-        if not explain or metrics.paths:
+        if metrics.paths:
             raise
         # The first three notes on metrics may say why none were found, either.
-        reasons = "".join(f"; {note.text}" for note in metrics.notes[:3])
-        raise UnusableInputError(f"{error}{reasons}") from error
+        reasons = [str(note.text) for note in metrics.notes[:3]] if explain else []
+        text = "; ".join(filter(None, [str(error), unknown_consoles(logs), *reasons]))
+        raise UnusableInputError(text) from error
     return ReadRun(scan, metrics)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, fields
+from itertools import islice
 from pathlib import Path
 from tempfile import SpooledTemporaryFile
 
@@ -13,10 +14,10 @@ import orjson
 
 from rlreport.about.card import configured
 from rlreport.errors import UnusableInputError
-from rlreport.formats.metric_rows import COUNTER, Record, flat_numbers
+from rlreport.formats.metric_rows import COUNTER, MAX_NAME, NO_METRICS, Record
 from rlreport.metrics.console_pieces import pieces_of
 from rlreport.metrics.console_rows import Row
-from rlreport.metrics.console_steps import numbered, survey
+from rlreport.metrics.console_steps import is_of_rl, numbered, survey
 from rlreport.metrics.consoles import TRAINERS, console_rows
 from rlreport.metrics.lines import ROUNDED, UnusedRows, number
 from rlreport.metrics.progress_bars import Bar, Bars
@@ -34,7 +35,8 @@ OTHER_PHASE = translatable(
 
 _ATTRIBUTES = [one.name for one in fields(Row) if one.name != "bars"]
 _IN_MEMORY = 16 << 20  # bytes of rows that are kept in memory
-_MAX_HEAD = 16 << 20  # bytes in which the first row is searched
+_MAX_ROWS = 10_000  # rows in which one of RL is searched
+_MAX_HEAD = 64 << 20  # bytes in which the first row is searched
 _LOGGING_STEPS = re.compile(
     rb"\blogging_steps['\"]?(?: ?[=:] ?| )['\"]?(\d{1,9}(?:\.\d{1,9})?)"
 )
@@ -81,9 +83,12 @@ def _records(path: Path, spool: _Spool, unused: UnusedRows) -> Iterator[Record]:
 
 
 def _numbers(row: Row, rounded: set[str]) -> dict[str, float]:
-    cells = row.cells
-    event = {name: number(cells[name]) for name in cells if name not in rounded}
-    metrics = dict(flat_numbers(event))
+    metrics: dict[str, float] = {}
+    for name, cell in row.cells.items():
+        value = number(cell)
+        is_metric = name not in rounded and name not in NO_METRICS
+        if is_metric and value is not None and len(name) <= MAX_NAME:
+            metrics[name] = value
     if metrics and row.epoch is not None:
         metrics[f"{COUNTER}epoch"] = row.epoch
     return metrics
@@ -99,6 +104,32 @@ def is_console_name(name: str) -> bool:
     """Return whether a file in a folder is named like a console, maybe compressed."""
     path = Path(name)
     return (path.stem if path.suffix in COMPRESSIONS else name).endswith(SUFFIXES)
+
+
+def unknown_consoles(logs: Sequence[str | Path]) -> str:
+    """Return what was looked for in files named like consoles, "" if there are none."""
+    files = [Path(log) for log in logs if "://" not in str(log)]
+    names = [
+        file.name for file in files if file.is_file() and is_console_name(file.name)
+    ]
+    if not names:
+        return ""
+    return (
+        f"{', '.join(names[:3])}: no rows of metrics; looked for those that {trainer_names()} "
+        "print on the console"
+    )
+
+
+def names_in(path: Path) -> set[str]:
+    """Return the metrics in the first rows of a console, up to one of RL."""
+    names: set[str] = set()
+    pieces = pieces_of(path, UnusedRows(), most=_MAX_HEAD)
+    for row in islice(console_rows(pieces, Bars()), _MAX_ROWS):
+        if row.kind == "train":
+            names |= row.cells.keys()
+            if is_of_rl(row.cells):
+                break
+    return names
 
 
 def has_metrics(path: Path) -> bool:

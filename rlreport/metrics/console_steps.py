@@ -32,6 +32,11 @@ BY_COUNT = translatable(
 )
 
 
+def is_of_rl(names: Iterable[str]) -> bool:
+    """Return whether one of the metrics is of reinforcement learning."""
+    return any(map(_OF_RL.search, names))
+
+
 @dataclass(slots=True)
 class _Placement:
     """How far a progress bar was at the rows of a phase."""
@@ -98,7 +103,7 @@ class Phase:
         self._add_names(row.cells)
         if row.kind != "train":
             return
-        self.is_rl = self.is_rl or any(map(_OF_RL.search, row.cells))
+        self.is_rl = self.is_rl or is_of_rl(row.cells)
         self.rows += 1
         self.epoch = row.epoch
         self.has_steps = self.has_steps and row.step is not None

@@ -31,6 +31,8 @@ from rlreport.metrics import (
     trackers,
     wandb_file,
 )
+from rlreport.metrics.console_choice import consoles_to_omit, runs_of
+from rlreport.metrics.console_files import console_records
 from rlreport.metrics.lines import UnusedRows
 from rlreport.metrics.starts import start_notes
 from rlreport.metrics.table import MAX_BROKEN, MAX_METRICS, MAX_STEPS, MetricsTable
@@ -75,7 +77,7 @@ class MetricsSource(NamedTuple):
     """
 
     path: Path
-    read: Callable[[UnusedRows], Iterator[Record]]
+    read: partial[Iterator[Record]]
     run: str = ""
 
 
@@ -197,7 +199,7 @@ _READERS: dict[str, Callable[..., Iterator[Record]]] = {
     ".wandb": wandb_file.wandb_records,
     ".jsonl": json_files.json_line_records,
     ".json": json_files.json_records,
-    "console": console_files.console_records,
+    "console": console_records,
 }
 
 
@@ -322,6 +324,9 @@ def find_and_read(
     sources: list[MetricsSource] = []
     for path in given or logs:
         sources += find(Path(path))
+    result = TrainerMetrics()
+    if not given:
+        sources = _with_chosen_consoles(sources, logs, result)
     runs = sorted({source.run for source in sources})
     # The run may have rollouts only.
     if run and run not in runs and run not in names_of_runs(logs):
@@ -333,7 +338,6 @@ def find_and_read(
         if run in ("", source.run):
             by_run.setdefault(source.run, []).append(source)
 
-    result = TrainerMetrics()
     table = MetricsTable()
     seen: dict[str, Ints] = {}  # metric -> its steps in the runs so far
     for run_sources in by_run.values():
@@ -348,6 +352,32 @@ def find_and_read(
     result.table, result.broken = table.frame()
     result.notes += [Note(NoteKind.METRICS, limit, 1) for limit in table.limits]
     return result
+
+
+def _with_chosen_consoles(
+    sources: Sequence[MetricsSource],
+    logs: Sequence[str | Path],
+    result: TrainerMetrics,
+) -> list[MetricsSource]:
+    """Return the sources without consoles that only repeat them; add notes on these.
+
+    Several consoles in one folder become several runs.
+    """
+    consoles = [one for one in sources if one.read.func is console_records]
+    if not consoles or len(sources) == 1:
+        return list(sources)
+    others = [one.read(UnusedRows()) for one in sources if one not in consoles]
+    omitted = consoles_to_omit([one.path for one in consoles], others)
+    for path, why in omitted.items():
+        name = name_in_logs(path, logs)
+        result.notes.append(Note(NoteKind.FORMAT, message(why), 1, name))
+        result.unread.append(path)
+    runs = runs_of((one.path, one.run) for one in consoles if one.path not in omitted)
+    return [
+        one._replace(run=runs.get(one.path, one.run))
+        for one in sources
+        if one.path not in omitted
+    ]
 
 
 def _table_of_run(
