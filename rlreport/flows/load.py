@@ -12,6 +12,7 @@ from rlreport.about.card import run_card
 from rlreport.errors import UnusableInputError, UsageError
 from rlreport.formats.base import Row
 from rlreport.formats.trainer_state import planned_steps
+from rlreport.metrics.console_files import unknown_consoles
 from rlreport.metrics.find import TrainerMetrics, find_and_read
 from rlreport.options import GaeOptions, ReadOptions, part
 from rlreport.read.logs import read_logs
@@ -124,11 +125,10 @@ def read_run(
             trainer = Trainer(wide.paths, wide.table, settings)
             scan = read(trainer=trainer, used=used)
             return ReadRun(scan, wide, planned_steps(wide.paths, settings))
-        if not explain:
-            raise
         # The first three notes on metrics may say why none were found, either.
-        reasons = "".join(f"; {note.text}" for note in metrics.notes[:3])
-        raise UnusableInputError(f"{error}{reasons}") from error
+        reasons = [str(note.text) for note in metrics.notes[:3]] if explain else []
+        text = "; ".join(filter(None, [str(error), unknown_consoles(logs), *reasons]))
+        raise UnusableInputError(text) from error
     if read_options.roles and not metrics.paths:
         raise UsageError("--role: there are no trainer metrics in the logs")
     starts = max(scan.starts, metrics.starts)

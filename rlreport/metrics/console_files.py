@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass, fields
+from itertools import islice
 from pathlib import Path
+from tempfile import SpooledTemporaryFile
+
+import orjson
 
 from rlreport.about.card import configured
 from rlreport.errors import UnusableInputError
-from rlreport.formats.metric_rows import COUNTER, Record, flat_numbers
+from rlreport.formats.metric_rows import COUNTER, MAX_NAME, NO_METRICS, Record
 from rlreport.metrics.console_pieces import pieces_of
 from rlreport.metrics.console_rows import Row
-from rlreport.metrics.console_steps import Survey, numbered, survey
+from rlreport.metrics.console_steps import is_of_rl, numbered, survey
 from rlreport.metrics.consoles import TRAINERS, console_rows
 from rlreport.metrics.lines import ROUNDED, UnusedRows, number
-from rlreport.metrics.progress_bars import Bars
+from rlreport.metrics.progress_bars import Bar, Bars
 from rlreport.read.listing import COMPRESSIONS
 from rlreport.system.documents import load_config
 from rlreport.text.messages import translatable
@@ -29,7 +33,10 @@ OTHER_PHASE = translatable(
     "also has training with one"
 )
 
-_MAX_HEAD = 16 << 20  # bytes in which the first row is searched
+_ATTRIBUTES = [one.name for one in fields(Row) if one.name != "bars"]
+_IN_MEMORY = 16 << 20  # bytes of rows that are kept in memory
+_MAX_ROWS = 10_000  # rows in which one of RL is searched
+_MAX_HEAD = 64 << 20  # bytes in which the first row is searched
 _LOGGING_STEPS = re.compile(
     rb"\blogging_steps['\"]?(?: ?[=:] ?| )['\"]?(\d{1,9}(?:\.\d{1,9})?)"
 )
@@ -41,8 +48,16 @@ def console_records(path: Path, unused: UnusedRows) -> Iterator[Record]:
     A metric that is 0.000 in all its rows is left out: it may be any number that is rounded to 0,
     such as a learning rate. Rows without a reward are left out if others have one.
     """
-    # The file is read twice; what is not used is counted in the second pass only.
-    found = _survey(path)
+    with closing(_Spool()) as spool:
+        yield from _records(path, spool, unused)
+
+
+def _records(path: Path, spool: _Spool, unused: UnusedRows) -> Iterator[Record]:
+    bars = Bars()
+    settings = _Settings(_configured_logging_steps(path))
+    rows = console_rows(settings.seen(pieces_of(path, unused)), bars)
+    # How rows are numbered, and which are used, is known after the last of them.
+    found = survey(spool.kept(rows), bars, lambda: settings.logging_steps)
     used = found.used
     rounded = found.rounded
     if rounded:
@@ -51,7 +66,7 @@ def console_records(path: Path, unused: UnusedRows) -> Iterator[Record]:
         if phase.numbering:
             unused.add(phase.numbering, line=None, count=phase.rows)
     found_any = False
-    for phase, row in numbered(_rows(path, Bars(), unused), found):
+    for phase, row in numbered(spool.rows(), found):
         if phase not in used:
             unused.add(OTHER_PHASE, row.line)
             continue
@@ -68,9 +83,12 @@ def console_records(path: Path, unused: UnusedRows) -> Iterator[Record]:
 
 
 def _numbers(row: Row, rounded: set[str]) -> dict[str, float]:
-    cells = row.cells
-    event = {name: number(cells[name]) for name in cells if name not in rounded}
-    metrics = dict(flat_numbers(event))
+    metrics: dict[str, float] = {}
+    for name, cell in row.cells.items():
+        value = number(cell)
+        is_metric = name not in rounded and name not in NO_METRICS
+        if is_metric and value is not None and len(name) <= MAX_NAME:
+            metrics[name] = value
     if metrics and row.epoch is not None:
         metrics[f"{COUNTER}epoch"] = row.epoch
     return metrics
@@ -88,32 +106,36 @@ def is_console_name(name: str) -> bool:
     return (path.stem if path.suffix in COMPRESSIONS else name).endswith(SUFFIXES)
 
 
+def unknown_consoles(logs: Sequence[str | Path]) -> str:
+    """Return what was looked for in files named like consoles, "" if there are none."""
+    files = [Path(log) for log in logs if "://" not in str(log)]
+    names = [
+        file.name for file in files if file.is_file() and is_console_name(file.name)
+    ]
+    if not names:
+        return ""
+    return (
+        f"{', '.join(names[:3])}: no rows of metrics; looked for those that {trainer_names()} "
+        "print on the console"
+    )
+
+
+def names_in(path: Path) -> set[str]:
+    """Return the metrics in the first rows of a console, up to one of RL."""
+    names: set[str] = set()
+    pieces = pieces_of(path, UnusedRows(), most=_MAX_HEAD)
+    for row in islice(console_rows(pieces, Bars()), _MAX_ROWS):
+        if row.kind == "train":
+            names |= row.cells.keys()
+            if is_of_rl(row.cells):
+                break
+    return names
+
+
 def has_metrics(path: Path) -> bool:
     """Return whether a file is a console with rows of metrics, by its beginning."""
     pieces = pieces_of(path, UnusedRows(), most=_MAX_HEAD)
     return next(console_rows(pieces, Bars()), None) is not None
-
-
-def _survey(path: Path) -> Survey:
-    bars = Bars()
-    settings = _Settings(_configured_logging_steps(path))
-    rows = _rows(path, bars, UnusedRows(), settings.read)
-    return survey(rows, bars, lambda: settings.logging_steps)
-
-
-def _rows(
-    path: Path,
-    bars: Bars,
-    unused: UnusedRows,
-    look_at: Callable[[bytes], None] | None = None,
-) -> Iterator[Row]:
-    def pieces() -> Iterator[tuple[int, bytes]]:
-        for line, piece in pieces_of(path, unused):
-            if look_at is not None:
-                look_at(piece)
-            yield line, piece
-
-    return console_rows(pieces(), bars)
 
 
 @dataclass(slots=True)
@@ -122,11 +144,41 @@ class _Settings:
 
     logging_steps: float | None
 
-    def read(self, piece: bytes) -> None:
-        if b"logging_steps" in piece:
-            match = _LOGGING_STEPS.search(piece)
-            if match is not None:
-                self.logging_steps = float(match[1])
+    def seen(self, pieces: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
+        """Yield the pieces of a console after a look at each."""
+        for line, piece in pieces:
+            if b"logging_steps" in piece:
+                match = _LOGGING_STEPS.search(piece)
+                if match is not None:
+                    self.logging_steps = float(match[1])
+            yield line, piece
+
+
+class _Spool:
+    """Keeps rows, in a temporary file if they are many, so that a console is parsed once."""
+
+    def __init__(self) -> None:
+        self._file = SpooledTemporaryFile(_IN_MEMORY, prefix="rlreport-")  # noqa: SIM115 - closed by the caller
+
+    def kept(self, rows: Iterable[Row]) -> Iterator[Row]:
+        """Yield the rows, and keep each."""
+        for row in rows:
+            values = [getattr(row, name) for name in _ATTRIBUTES]
+            bars = [[*bar, done] for bar, done in row.bars.items()]
+            self._file.write(orjson.dumps([*values, bars]) + b"\n")
+            yield row
+
+    def rows(self) -> Iterator[Row]:
+        """Yield the rows again."""
+        self._file.seek(0)
+        for line in self._file:
+            *values, bars = orjson.loads(line)
+            row = Row(**dict(zip(_ATTRIBUTES, values, strict=True)))
+            row.bars = {Bar(name, total): done for name, total, done in bars}
+            yield row
+
+    def close(self) -> None:
+        self._file.close()
 
 
 def _configured_logging_steps(path: Path) -> float | None:

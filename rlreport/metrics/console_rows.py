@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -75,36 +76,48 @@ def printed_dict(text: str) -> PrintedDict:
     """
     cells: Cells = {}
     others: list[str] = []
-    depth = 0
     key: str | None = None
     start: int | None = None  # of the value; None before its colon
-    for token in _TOKEN.finditer(text):
-        kind = token.lastgroup
-        if kind == "broken":  # a text without its end
-            break
-        if kind == "open":
-            depth += 1
-        elif kind == "close":
-            depth -= 1
-        if depth > 1 or (depth == 1 and kind in ("open", "close")):
-            continue  # the beginning of the dict, or within a value
-        if depth == 1 and start is None:
+    for token in _outer_tokens(text):
+        if start is None and token[0] != "}":
             # Expected is a key or, after it, a colon.
-            if kind == "text" and key is None:
+            if token["text"] and key is None:
                 key = token[0][1:-1]
             elif token[0] == ":" and key is not None:
                 start = token.end()
             elif token[0].strip():
                 return PrintedDict(None, others, token.end())
-        elif depth == 0 or token[0] == ",":
-            if key is not None and start is not None and len(key) <= _MAX_NAME:
-                number = _NUMBER.fullmatch(text[start : token.start()].strip())
-                if number is None:
-                    others.append(key)
-                else:
-                    cells[key] = number[1]
-            if depth == 0:
+        elif token[0] in ("}", ","):
+            if key is not None and start is not None:
+                _add(cells, others, key, text[start : token.start()].strip())
+            if token[0] == "}":
                 return PrintedDict(cells, others, token.end())
             key = None
             start = None
     return PrintedDict(None, others, len(text), is_cut=True)
+
+
+def _outer_tokens(text: str) -> Iterator[re.Match[str]]:
+    """Yield the tokens of a dict that are not within a nested value, up to the end of it."""
+    depth = 0
+    for token in _TOKEN.finditer(text):
+        kind = token.lastgroup
+        if kind == "broken":  # a text without its end
+            return
+        if kind == "open":
+            depth += 1
+        elif kind == "close":
+            depth -= 1
+            if depth == 0:
+                yield token
+                return
+        elif depth == 1:
+            yield token
+
+
+def _add(cells: Cells, others: list[str], key: str, value: str) -> None:
+    number = _NUMBER.fullmatch(value)
+    if number is None:
+        others.append(key)
+    elif len(key) <= _MAX_NAME:
+        cells[key] = number[1]

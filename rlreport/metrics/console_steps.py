@@ -32,6 +32,11 @@ BY_COUNT = translatable(
 )
 
 
+def is_of_rl(names: Iterable[str]) -> bool:
+    """Return whether one of the metrics is of reinforcement learning."""
+    return any(map(_OF_RL.search, names))
+
+
 @dataclass(slots=True)
 class _Placement:
     """How far a progress bar was at the rows of a phase."""
@@ -98,7 +103,7 @@ class Phase:
         self._add_names(row.cells)
         if row.kind != "train":
             return
-        self.is_rl = self.is_rl or any(map(_OF_RL.search, row.cells))
+        self.is_rl = self.is_rl or is_of_rl(row.cells)
         self.rows += 1
         self.epoch = row.epoch
         self.has_steps = self.has_steps and row.step is not None
@@ -111,10 +116,10 @@ class Phase:
                     self.placements[bar] = _Placement(done, done, names)
 
     def _add_names(self, cells: Cells) -> None:
-        for name, cell in cells.items():
-            if name not in self.exact and len(self.names) < MAX_NAMES:
+        for name in cells.keys() - self.exact:
+            if len(self.names) < MAX_NAMES:
                 self.names.add(name)
-                if not _ROUNDED_ZERO.fullmatch(cell):
+                if not _ROUNDED_ZERO.fullmatch(cells[name]):
                     self.exact.add(name)
 
     def is_followed_by(self, row: Row) -> bool:

@@ -35,6 +35,8 @@ from rlreport.metrics import (
     wandb_file,
 )
 from rlreport.metrics.chosen_roles import choose_roles
+from rlreport.metrics.console_choice import consoles_to_omit, runs_of
+from rlreport.metrics.console_files import console_records
 from rlreport.metrics.files_of_run import (
     OF_ONE_RUN,
     FileTable,
@@ -87,7 +89,7 @@ class MetricsSource(NamedTuple):
     """
 
     path: Path
-    read: Callable[[UnusedRows], Iterator[Record]]
+    read: partial[Iterator[Record]]
     run: str = ""
 
 
@@ -216,7 +218,7 @@ _READERS: dict[str, Callable[..., Iterator[Record]]] = {
     ".wandb": wandb_file.wandb_records,
     ".jsonl": json_files.json_line_records,
     ".json": json_files.json_records,
-    "console": console_files.console_records,
+    "console": console_records,
 }
 
 
@@ -369,6 +371,9 @@ def find_and_read(
     sources: list[MetricsSource] = []
     for path in given or logs:
         sources += find(Path(path))
+    result = TrainerMetrics()
+    if not given:
+        sources = _with_chosen_consoles(sources, logs, result)
     runs = sorted({source.run for source in sources})
     is_unknown = bool(run) and run not in runs and run not in names_of_runs(logs)
     if is_unknown and not given and not wide:
@@ -388,7 +393,6 @@ def find_and_read(
         ):
             by_run.setdefault(source.run, []).append(source)
 
-    result = TrainerMetrics()
     table = MetricsTable()
     # Of several runs in one document, as in one folder, the last one is shown and not judged.
     one_run = restarts == "all"  # whatever the logs look like
@@ -425,6 +429,32 @@ def _in_one_document(runs: Iterable[Sequence[MetricsSource]]) -> bool:
     """Return whether all sources are runs in the same JSON document."""
     paths = {source.path for sources in runs for source in sources}
     return len(paths) == 1 and _kind(next(iter(paths))) == ".json"
+
+
+def _with_chosen_consoles(
+    sources: Sequence[MetricsSource],
+    logs: Sequence[str | Path],
+    result: TrainerMetrics,
+) -> list[MetricsSource]:
+    """Return the sources without consoles that only repeat them; add notes on these.
+
+    Several consoles in one folder become several runs.
+    """
+    consoles = [one for one in sources if one.read.func is console_records]
+    if not consoles or len(sources) == 1:
+        return list(sources)
+    others = [one.read(UnusedRows()) for one in sources if one not in consoles]
+    omitted = consoles_to_omit([one.path for one in consoles], others)
+    for path, why in omitted.items():
+        name = name_in_logs(path, logs)
+        result.notes.append(Note(NoteKind.FORMAT, message(why), 1, name))
+        result.unread.append(path)
+    runs = runs_of((one.path, one.run) for one in consoles if one.path not in omitted)
+    return [
+        one._replace(run=runs.get(one.path, one.run))
+        for one in sources
+        if one.path not in omitted
+    ]
 
 
 def _table_of_run(
