@@ -16,6 +16,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from rlreport.text.messages import message, phrases, plural, sample_note
+from rlreport.times import Times
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,6 +295,7 @@ class Tables(LogTables):
         metrics_broken: metric -> the first 1,000 steps with a value of NaN or beyond ±1e150.
         validation: like ``steps``, but computed from the validation responses; empty without any.
         in_progress: step that the run is still writing, which the checks ignore, or None.
+        times: when the run was logged, durations of steps and phases, and throughput.
     """
 
     steps: pd.DataFrame
@@ -305,6 +307,7 @@ class Tables(LogTables):
     metrics_broken: dict[str, list[int]] = field(default_factory=dict)
     validation: pd.DataFrame = field(default_factory=pd.DataFrame)
     in_progress: int | None = None
+    times: Times = field(default_factory=Times)
 
     @property
     def sample_note(self) -> str:

@@ -16,6 +16,7 @@ from rlreport.formats.metric_rows import (
     NO_METRICS,
     STEP_KEYS,
     Record,
+    clock_of,
     counters_of,
     prefixed,
 )
@@ -32,6 +33,7 @@ from rlreport.system.documents import (
     MAX_LINE,
     LimitError,
 )
+from rlreport.system.timestamps import TIME_KEYS
 from rlreport.text.messages import message
 
 # Columns that may name the run of a row, most preferred first
@@ -51,6 +53,7 @@ class _Columns(NamedTuple):
     run: int | None  # of the run's name; None to read all rows
     metrics: dict[int, str]
     counters: dict[str, int]  # such as ``epoch``
+    times: dict[str, int]  # those that may have the time of a row
 
     @classmethod
     def of(cls, names: list[str], run: str) -> _Columns | None:
@@ -69,6 +72,7 @@ class _Columns(NamedTuple):
         if run_column is not None:
             metrics.pop(run_column, None)
         counters = {name: names.index(name) for name in NO_METRICS.intersection(names)}
+        times = {name: names.index(name) for name in TIME_KEYS if name in names}
         return cls(
             names=names,
             step=step,
@@ -76,6 +80,7 @@ class _Columns(NamedTuple):
             run=run_column,
             metrics=metrics,
             counters=counters,
+            times=times,
         )
 
     def numbers(self, cells: list[str], step: float) -> dict[str, float]:
@@ -88,6 +93,7 @@ class _Columns(NamedTuple):
         }
         event = {name: number(_cell(cells, i)) for name, i in self.counters.items()}
         values |= counters_of({self.names[self.step]: step, **event})
+        values |= clock_of({name: _cell(cells, i) for name, i in self.times.items()})
         return {name: value for name, value in values.items() if value is not None}
 
 

@@ -34,7 +34,13 @@ from rlreport.metrics import (
 from rlreport.metrics.consoles import has_steps
 from rlreport.metrics.lines import UnusedRows
 from rlreport.metrics.starts import start_notes
-from rlreport.metrics.table import MAX_BROKEN, MAX_METRICS, MAX_STEPS, MetricsTable
+from rlreport.metrics.table import (
+    MAX_BROKEN,
+    MAX_METRICS,
+    MAX_STEPS,
+    MetricsTable,
+    Part,
+)
 from rlreport.read.lines import DAMAGED
 from rlreport.read.listing import COMPRESSIONS, name_in_logs, names_of_runs
 from rlreport.system.documents import LimitError, load_json
@@ -293,6 +299,7 @@ class TrainerMetrics:
         files: name, number of steps and metrics of each file that was read.
         runs: names of the runs if two of them have the same metric at the same step, else empty.
         notes: what readers of the report should know about the files.
+        clocks: times of the log, see ``MetricsTable.clocks``.
     """
 
     table: pd.DataFrame = field(default_factory=pd.DataFrame)
@@ -302,6 +309,7 @@ class TrainerMetrics:
     files: list[MetricsFile] = field(default_factory=list)
     runs: list[str] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
+    clocks: dict[str, Part] = field(default_factory=dict)
 
     def explained(self, *, strict: bool) -> list[Path]:
         """Return the files of which a note already says why they are not read.
@@ -353,6 +361,7 @@ def find_and_read(
             result.runs = sorted(by_run)
         table.extend(table_of_run)
     result.table, result.broken = table.frame()
+    result.clocks = table.clocks()
     result.notes += [Note(NoteKind.METRICS, limit, 1) for limit in table.limits]
     return result
 
@@ -421,6 +430,6 @@ def read_metrics(source: MetricsSource, unused: UnusedRows) -> MetricsTable:
     table = MetricsTable()
     with _unreadable(source.path):
         table.add(source.read(unused))
-    if not table.parts:
+    if not table.names:
         raise UnusableInputError(f"{source.path.name}: contains no steps with numbers")
     return table

@@ -11,6 +11,7 @@ from rlreport.errors import UnusableInputError
 from rlreport.formats.containers import json_objects
 from rlreport.formats.logged import dicts, mapping
 from rlreport.formats.metric_rows import (
+    RUNTIME,
     STEP_KEYS,
     Record,
     counters_of,
@@ -23,6 +24,7 @@ from rlreport.metrics.lines import (
     UnusedRows,
     lines_of,
 )
+from rlreport.system import coerce
 from rlreport.system.documents import (
     MAX_JSON,
     load_json,
@@ -74,10 +76,16 @@ def json_records(path: Path, unused: UnusedRows) -> Iterator[Record]:
     history = mapping(load_json(content, "replace")).get("log_history")
     if isinstance(history, list):
         entries = dicts(history)
+        runtimes: list[Record] = []
         for entry in entries:
+            seconds = coerce.real(entry.get("train_runtime"))
+            step = step_in(entry)
+            if seconds is not None and step is not None:
+                runtimes.append((step, {RUNTIME: seconds}))
             for key in _SUMMARY:
                 entry.pop(key, None)
         yield from _records(entries, unused)
+        yield from runtimes
         return
     if path.name.endswith("trainer_state.json"):
         raise UnusableInputError(

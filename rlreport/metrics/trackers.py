@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,7 +11,9 @@ from rlreport.errors import MissingExtraError
 from rlreport.formats.containers import is_plain_table, open_database
 from rlreport.formats.logged import json_object
 from rlreport.formats.metric_rows import (
+    CLOCK,
     Record,
+    clock_of,
     counters_of,
     flat_numbers,
 )
@@ -61,15 +63,22 @@ def tensorboard_records(path: Path, _: UnusedRows) -> Iterator[Record]:
     if has_fall:
         # Tag by tag, it would not show which values follow on which.
         tagged.sort(key=lambda one: one[1].wall_time)
+    clock_tag = _longest({**scalars, **tensors})
     for tag, event in tagged:
+        clock = {CLOCK: event.wall_time} if tag == clock_tag else {}
         if tag in scalars:
-            yield event.step, {tag: event.value}
+            yield event.step, {tag: event.value, **clock}
             continue
         if event.tensor_proto.tensor_shape.dim:
             continue  # reading an array is unsafe: a few bytes can declare any size
         value = tensor_util.make_ndarray(event.tensor_proto)
         if value.ndim == 0 and value.dtype.kind in "fiu":
-            yield event.step, {tag: float(value)}
+            yield event.step, {tag: float(value), **clock}
+
+
+def _longest(logged: Mapping[str, Sequence[Any]]) -> str:
+    """Return the metric with the most values, of which the times are read; "" without any."""
+    return max(logged, key=lambda name: len(logged[name]), default="")
 
 
 def mlflow_records(folder: Path, _: UnusedRows) -> Iterator[Record]:
@@ -85,11 +94,11 @@ def mlflow_records(folder: Path, _: UnusedRows) -> Iterator[Record]:
             logged += _mlflow_values(path, name)
         logged.sort(key=lambda one: one.time)
         for one in logged:
-            yield one.step, {one.name: one.value}
+            yield one.record()
         return
     for name, path in zip(names, paths, strict=True):
         for one in _mlflow_values(path, name):
-            yield one.step, {name: one.value}
+            yield one.record()
 
 
 class _MlflowValue(NamedTuple):
@@ -97,6 +106,9 @@ class _MlflowValue(NamedTuple):
     step: int
     value: float
     name: str  # of the metric
+
+    def record(self) -> Record:
+        return self.step, {self.name: self.value, **clock_of({"timestamp": self.time})}
 
 
 def _has_fall(path: Path) -> bool:
@@ -124,13 +136,15 @@ def trackio_runs(path: Path) -> list[str]:
 
 def trackio_records(path: Path, unused: UnusedRows, run: str) -> Iterator[Record]:
     """Yield the records of ``run`` in a database of Trackio, in the order in which it has them."""
-    query = "SELECT step, metrics FROM metrics WHERE run_name = ? ORDER BY rowid"
+    query = (
+        "SELECT step, timestamp, metrics FROM metrics WHERE run_name = ? ORDER BY rowid"
+    )
     with closing(open_database(path)) as database:
-        for logged_step, metrics in database.execute(query, (run,)):
+        for logged_step, time, metrics in database.execute(query, (run,)):
             event = json_object(metrics)
             numbers = dict(flat_numbers(event))
             step = integer(logged_step)
             if step is None:
                 unused.add(STEP, None)
             elif numbers:
-                yield step, numbers | counters_of(event)
+                yield step, numbers | counters_of(event) | clock_of({"timestamp": time})

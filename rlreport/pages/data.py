@@ -364,6 +364,7 @@ def report_json(report: RunReport) -> dict[str, Any]:
         "steps": tables.steps.dropna(axis="columns", how="all").to_dict("records"),
         "reward": {"steps": reward.steps, "values": reward.values} if reward else None,
         **verdict,
+        "times": tables.times.as_json(),
         "files": [_file_json(file) for file in tables.files],
         "metrics_files": [asdict(file) for file in tables.metrics_files],
         "bad_lines": [asdict(line) for line in tables.bad_lines],

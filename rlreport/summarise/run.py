@@ -18,6 +18,7 @@ from rlreport.figures.rounding import difference
 from rlreport.metrics.find import TrainerMetrics
 from rlreport.read.tables import Scan
 from rlreport.summarise.steps import rounded_columns, step_tables, trainer_steps
+from rlreport.summarise.times import times_of
 from rlreport.summarise.tokens import USED, step_bigrams, token_table
 from rlreport.tables import LogTables, Note, NoteKind, RowRole, Tables
 from rlreport.text.clean import safe_text
@@ -182,6 +183,7 @@ def summarise(scan: Scan, metrics: TrainerMetrics | None = None) -> Tables:
         metrics_files=metrics.files,
         metrics_broken=metrics.broken,
         validation=validation,
+        times=times_of(scan.responses, scan.extras, metrics),
     )
     if tables.metrics_apart:
         text = message(
