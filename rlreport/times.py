@@ -45,8 +45,8 @@ class Times:
         seconds: from ``start`` to ``end``; without these, the run time as the log counts it.
         pause_seconds: the part of it that lies in pauses, see ``summarise.times``.
         by_step: ``step``, ``time`` (since 1970, NaN if unknown) and ``seconds`` (of this step, NaN
-            if unknown, or after a pause or resumption); of a log that skips steps, the mean of those
-            since the last row.
+            if unknown, or after a pause or resumption). If the log skips steps, it is the mean of
+            those since the last row.
         step_seconds: median of these durations.
         step_source: metric that has the durations; "" if they are differences of times.
         phases: parts of a step, the longest first. They may overlap, and be parts of each other.

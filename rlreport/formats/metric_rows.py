@@ -51,8 +51,8 @@ NO_METRICS = frozenset(
 )
 
 COUNTER = "counter of the log: "  # before the keys of numbers of NO_METRICS in a Record
-# Names in a Record of when it was logged, in seconds since 1970: in UTC, and in an unknown time zone;
-# and of the seconds since the run began, as a logger or trainer counts them
+# Names in a Record of when it was logged, in seconds since 1970: in UTC, and in an unknown time
+# zone; and of the seconds since the run began, as a logger or trainer counts them
 CLOCK = f"{COUNTER}time"
 LOCAL_CLOCK = f"{COUNTER}local time"
 RUNTIME = f"{COUNTER}runtime"

@@ -136,10 +136,14 @@ def trackio_runs(path: Path) -> list[str]:
 
 def trackio_records(path: Path, unused: UnusedRows, run: str) -> Iterator[Record]:
     """Yield the records of ``run`` in a database of Trackio, in the order in which it has them."""
-    query = (
-        "SELECT step, timestamp, metrics FROM metrics WHERE run_name = ? ORDER BY rowid"
-    )
     with closing(open_database(path)) as database:
+        found = database.execute("SELECT * FROM metrics LIMIT 0").description
+        columns = {name for name, *_ in found}
+        time_column = "timestamp" if "timestamp" in columns else "NULL"
+        query = (
+            f"SELECT step, {time_column}, metrics FROM metrics "
+            "WHERE run_name = ? ORDER BY rowid"
+        )
         for logged_step, time, metrics in database.execute(query, (run,)):
             event = json_object(metrics)
             numbers = dict(flat_numbers(event))

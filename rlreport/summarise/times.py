@@ -1,7 +1,7 @@
 """When a run was logged, how long its steps and their phases took, and its throughput.
 
-Times come from the log alone, never from the clock or the files of this machine. Units are converted
-only where a metric's name tells its unit.
+Times come from the log alone, never from the clock or the files of this machine. Units are
+converted only where a metric's name tells its unit.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _MOST_OF_CLOCK = 3.0
 _MOST_OF_RUN = 1.2
 MAX_PHASES = 64  # further phases, by name, are left out
 
-# Groups of metrics whose values are seconds per step: of verl; NeMo-RL; SkyRL and OpenRLHF; prime-rl,
-# Tinker and open-instruct; AReaL
+# Groups of metrics whose values are seconds per step: of verl; NeMo-RL; SkyRL and OpenRLHF;
+# prime-rl, Tinker and open-instruct; AReaL
 _GROUPS = ("timing_s/", "timing/train/", "timing/", "time/", "timeperf/", "time_perf/")
 # Prefixes that loggers put before the names of metrics
 _LOGGER = re.compile(r"^(?:.* - )?(?:(?:train|trainer|training|metrics)/)?")
@@ -46,10 +46,10 @@ _STEP_NAMES = re.compile(
 )
 # slime's durations of phases
 _PERF_PHASE = re.compile(r"perf/(\w+)_time")
-# Names in a group that are no durations of a step, or only the extremes of one
+# Words of names in a group that are no durations of a step, or only the extremes of one
 _OTHER = re.compile(
-    r".*(?:elapsed|remaining|eta|fps|iterations?|timesteps|per_token|per_sec|(?:^|_)total_time"
-    r"|percent|ratio|frac|count|[_/](?:min|max|std|p\d+)$).*"
+    r".*[_/](?:elapsed|remaining|eta|fps|iterations?|timesteps|per_token|per_sec|total_time"
+    r"|percent|ratio|frac|count|min|max|std|p\d+)(?:[_/].*)?"
 )
 _MILLISECONDS = re.compile(r"(.+)_(?:ms|msec|millis|milliseconds)")
 _PER_SECOND = re.compile(
@@ -142,7 +142,7 @@ def _clock(steps: Ints, times: Floats, pieces: Ints, *, is_utc: bool) -> _Clock:
     Of a step that was logged again, the later piece counts.
     """
     logged = pd.DataFrame({"step": steps, "time": times, "piece": pieces}).dropna()
-    by_piece = logged.groupby(["step", "piece"], as_index=False)["time"].max()
+    by_piece = logged.groupby(["step", "piece"])["time"].max().reset_index()
     table = by_piece.drop_duplicates("step", keep="last").reset_index(drop=True)
     gap = table["time"].diff().to_numpy(np.float64)
     count = table["step"].diff().to_numpy(np.float64)  # of steps since the last row
@@ -192,9 +192,9 @@ def _durations(
     another unit, and left out.
     """
     for name in sorted(map(str, table.columns)):
-        scale = _seconds_of(name)
-        if scale is None:
+        if not _is_duration(name):
             continue
+        scale = 1e-3 if _MILLISECONDS.fullmatch(_plain(name)) else 1.0
         values = table[name].to_numpy(np.float64) * scale
         median = _median(values)
         if median is None or np.nanmin(values) < 0 or _is_cumulative(values):
@@ -203,21 +203,22 @@ def _durations(
             yield name, values
 
 
-def _seconds_of(name: str) -> float | None:
-    """Return the seconds of one unit of a metric's values, None if it is no duration of a step."""
-    plain = _plain(name)
-    match = _MILLISECONDS.fullmatch(plain)
-    if match:
-        plain = match[1]
-    is_step = _STEP_NAMES.fullmatch(plain) or _PERF_PHASE.fullmatch(plain)
-    is_other = _OTHER.fullmatch(plain.rpartition("/")[2]) or _OTHER.fullmatch(plain)
-    if not is_step and (is_other or _group_of(plain) is None):
-        return None
-    return 1e-3 if match else 1.0
+def _is_duration(name: str) -> bool:
+    """Return whether a metric is the duration of a step, or of a phase of it, by its name."""
+    plain = _without_unit(name)
+    if _STEP_NAMES.fullmatch(plain) or _PERF_PHASE.fullmatch(plain):
+        return True
+    return _group_of(plain) is not None and not _OTHER.fullmatch(plain)
 
 
 def _plain(name: str) -> str:
     return _LOGGER.sub("", name.lower())
+
+
+def _without_unit(name: str) -> str:
+    plain = _plain(name)
+    match = _MILLISECONDS.fullmatch(plain)
+    return match[1] if match else plain
 
 
 def _group_of(plain: str) -> str | None:
@@ -240,7 +241,7 @@ def _step_metric(durations: Mapping[str, Floats]) -> str | None:
 
 
 def _is_whole_step(name: str) -> bool:
-    plain = _plain(name)
+    plain = _without_unit(name)
     if _STEP_NAMES.fullmatch(plain):
         return True
     group = _group_of(plain)
@@ -253,7 +254,7 @@ def _phases(durations: Mapping[str, Floats]) -> tuple[Phase, ...]:
     for metric, values in durations.items():
         if _is_whole_step(metric):
             continue
-        plain = _plain(metric)
+        plain = _without_unit(metric)
         of_slime = _PERF_PHASE.fullmatch(plain)
         group = _group_of(plain) or ""
         name = of_slime[1] if of_slime else plain[len(group) :]
@@ -307,7 +308,8 @@ def _tokens_per_second(
     is_known = (tokens >= 0) & (seconds > 0)
     if elapsed is not None and seconds[is_known].sum() > _MOST_OF_RUN * elapsed:
         return np.empty(0)
-    return tokens[is_known] / seconds[is_known]
+    rates: Floats = tokens[is_known] / seconds[is_known]
+    return rates
 
 
 def _median(values: Iterable[float]) -> float | None:
