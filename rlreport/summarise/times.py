@@ -29,6 +29,7 @@ _SECONDS_OF_PAUSE = 60.0  # shorter gaps are never pauses
 _MOST_OF_CLOCK = 3.0
 # Durations of all steps may exceed the time of the run by this factor, as clocks are read apart
 _MOST_OF_RUN = 1.2
+_MIN_VALUES = 5  # of a metric, that show whether it only grows
 MAX_PHASES = 64  # further phases, by name, are left out
 
 # Groups of metrics whose values are seconds per step: of verl; NeMo-RL; SkyRL and OpenRLHF;
@@ -78,14 +79,18 @@ def times_of(
     if source is not None:
         logged = pd.DataFrame({"step": table["step"], "seconds": durations[source]})
         by_step = _with_logged(by_step, logged.dropna())
-    times = by_step["time"].dropna()
-    seconds = float(times.max() - times.min()) if len(times) > 1 else None
+    times = by_step["time"].dropna().tolist()
+    start = min(times, default=None)
+    end = max(times, default=None)
+    seconds = None
+    if start is not None and end is not None and end > start:
+        seconds = end - start
     return Times(
-        start=float(times.min()) if len(times) else None,
-        end=float(times.max()) if len(times) else None,
+        start=start,
+        end=end,
         is_utc=clock is None or clock.is_utc,
         seconds=_runtime(metrics.clocks) if seconds is None else seconds,
-        pause_seconds=float(clock.pauses) if clock is not None else 0.0,
+        pause_seconds=clock.pauses if clock else 0.0,
         by_step=by_step,
         step_seconds=_median(by_step["seconds"]),
         step_source=source or "",
@@ -123,12 +128,14 @@ def _clock_of_rows(steps: Ints, extras: pd.DataFrame) -> _Clock | None:
         if name not in extras:
             continue
         column = extras[name]
-        found = {value: timestamp(value) for value in column.dropna().unique()}
-        known = [time for time in found.values() if time is not None]
+        values_logged = column.dropna().unique()
+        found = [timestamp(value) for value in values_logged]
+        known = [time for time in found if time is not None]
         # A column of other texts and numbers may have a value that looks like a time.
         if not known or len(known) < len(found):
             continue
-        seconds = column.map({key: time.seconds for key, time in found.items() if time})
+        seconds_known = [time.seconds for time in known]
+        seconds = column.map(dict(zip(values_logged, seconds_known, strict=True)))
         is_utc = all(time.is_utc for time in known)
         values = seconds.to_numpy(np.float64)
         # Rows come sorted by step, so that they show no resumption.
@@ -163,8 +170,8 @@ def _clock(steps: Ints, times: Floats, pieces: Ints, *, is_utc: bool) -> _Clock:
 def _by_step(clock: _Clock | None) -> pd.DataFrame:
     if clock is not None:
         return clock.table
-    columns = {"step": np.int64, "time": np.float64, "seconds": np.float64}
-    return pd.DataFrame({name: np.empty(0, kind) for name, kind in columns.items()})
+    nothing = pd.DataFrame(columns=["step", "time", "seconds"], dtype=np.float64)
+    return nothing.astype({"step": np.int64})
 
 
 def _with_logged(by_step: pd.DataFrame, logged: pd.DataFrame) -> pd.DataFrame:
@@ -228,8 +235,9 @@ def _group_of(plain: str) -> str | None:
 def _is_cumulative(values: Floats) -> bool:
     """Return whether values only grow, such as the time since the start of a run."""
     finite = values[np.isfinite(values)]
-    grows = len(finite) > 4 and bool((np.diff(finite) > 0).all())
-    return grows and bool(finite[-1] > 2 * finite[0])
+    if len(finite) < _MIN_VALUES or finite[-1] <= 2 * finite[0]:
+        return False
+    return bool((np.diff(finite) > 0).all())
 
 
 def _step_metric(durations: Mapping[str, Floats]) -> str | None:
