@@ -144,6 +144,7 @@ RESPONSE_COLUMNS = (
            "from their number); 5 error, 6 aborted, 7 not completed, 8 another reason; 0 unknown",
            "int8"),
     _asked("seconds", "Time", "seconds", "that the rollout took"),
+    _inner("turn_seconds", "seconds", "mean over its turns whose duration is logged"),
     _asked("lag", "Lag", "steps", "step − version of the policy that sampled the response"),
     _asked("mismatch_ratio", "Engine mismatch", "", "mean of exp|trainer − sampler logp|"),
     _inner("mismatch_tokens", "tokens", "tokens with sampler and trainer logprobs"),

@@ -16,6 +16,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from rlreport.text.messages import message, phrases, plural, sample_note
+from rlreport.times import Times
 
 
 @dataclass(frozen=True, slots=True)
@@ -367,6 +368,7 @@ class Tables(LogTables):
         validation: like ``steps``, but computed from the validation responses; empty without any.
         in_progress: step that the run is still writing, which the checks ignore, or None.
         planned_steps: number of steps that the run was to have, None if it is unknown.
+        times: when the run was logged, durations of steps and phases, and throughput.
     """
 
     steps: pd.DataFrame
@@ -380,6 +382,7 @@ class Tables(LogTables):
     validation: pd.DataFrame = field(default_factory=pd.DataFrame)
     in_progress: int | None = None
     planned_steps: int | None = None
+    times: Times = field(default_factory=Times)
 
     @property
     def sample_note(self) -> str:

@@ -17,6 +17,7 @@ from rlreport.cli.terminal import (
     say,
     say_json,
     short_verdict_lines,
+    time_lines,
     verbose_option,
     verdict_lines,
 )
@@ -165,6 +166,7 @@ def inspect(logs: tuple[str, ...], **given: Any) -> None:
     """
     from rlreport.flows.load import read_run
     from rlreport.pages.data import note_in_words
+    from rlreport.summarise.times import times_of
     from rlreport.system.workers import Progress
 
     with local_copies({"logs": logs}) as paths:
@@ -175,6 +177,8 @@ def inspect(logs: tuple[str, ...], **given: Any) -> None:
     else:
         run_count = max(len(metrics.runs), 1)  # ``runs`` is empty for a single one
         say(f"no rollouts; trainer metrics of {counted(run_count, 'run')}")
+    times = times_of(scan.responses, scan.extras, metrics)
+    _say_section("times", time_lines(times))
     _say_section("files", map(_file_line, scan.files))
     _say_section("trainer metrics", map(_metrics_line, metrics.files))
     if has_rollouts:

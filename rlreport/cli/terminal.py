@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, Field
 from io import StringIO
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from rlreport.check.verdict import Verdict
     from rlreport.flows.build import Report
     from rlreport.tables import BadLine, Tables
+    from rlreport.times import Times
 
 
 LISTED = 10  # maximum number of unreadable lines, or of incomplete steps, to print
@@ -257,6 +258,42 @@ def skipped_lines(tables: Tables) -> list[str]:
 def location(bad: BadLine) -> str:
     """Return where a bad line is, such as ``rank_0.jsonl:12``; for a whole file, only its name."""
     return f"{bad.file}:{bad.line}" if bad.line else bad.file
+
+
+def time_lines(times: Times) -> Iterator[str]:
+    """Yield a line on the dates and durations of a run, and one on the longest phases of a step."""
+    facts: list[str] = []
+    if times.start is not None:
+        zone = "" if times.is_utc else " (unknown time zone)"
+        facts.append(f"{times.date(times.start)} to {times.date(times.end)}{zone}")
+    if times.seconds is not None:
+        facts.append(f"{duration(times.seconds)} in all")
+    if times.pause_seconds:
+        facts.append(f"{duration(times.pause_seconds)} of it in pauses")
+    if times.step_seconds is not None:
+        facts.append(f"{duration(times.step_seconds)} per step")
+    for one in times.throughput[:1]:
+        unit = "tokens/s per GPU" if one.per_gpu else "tokens/s"
+        facts.append(f"{one.tokens_per_second:,.4g} {unit}")
+    if times.turn_seconds is not None:
+        facts.append(f"{duration(times.turn_seconds)} per turn")
+    if facts:
+        yield ", ".join(facts)
+    phases = times.phases[:LISTED]
+    if phases:
+        listed = ", ".join(f"{one.name} {duration(one.seconds)}" for one in phases)
+        more = ", …" if len(times.phases) > LISTED else ""
+        yield f"per step: {listed}{more}"
+
+
+def duration(seconds: float) -> str:
+    """Return a duration for people, such as ``0.52 s``, ``3 min 20 s`` or ``2 h 5 min``."""
+    if seconds < 60:
+        return f"{seconds:.3g} s"
+    whole = round(seconds)
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600:,} h {whole % 3600 // 60} min"
 
 
 Command = TypeVar("Command", bound=Callable[..., Any])

@@ -280,6 +280,9 @@ def _turn_figures(turns: Sequence[Turn], prompt: str) -> dict[str, float]:
         "empty_results": float(sum(map(_is_empty, answers))),
         "void_turns": float(counts.void),
     }
+    seconds = [turn["seconds"] for turn in turns if is_number(turn.get("seconds"))]
+    if seconds:
+        figures["turn_seconds"] = sum(seconds) / len(seconds)
     if counts.has_thinking:
         figures["thinking_chars"] = float(counts.thinking_chars)
         figures["unclosed_thinking"] = float(counts.is_unclosed)

@@ -10,6 +10,7 @@ from typing import Any
 
 from rlreport.fields import LARGEST_STEP
 from rlreport.system import coerce
+from rlreport.system.timestamps import timestamp_in
 
 # Keys under which trainers log the step, most preferred first: rollout before optimizer steps
 STEP_KEYS = (
@@ -76,6 +77,12 @@ NO_METRICS = frozenset(
 )
 
 COUNTER = "counter of the log: "  # before the keys of numbers of NO_METRICS in a Record
+# Names in a Record of when it was logged, in seconds since 1970: in UTC, and in an unknown time
+# zone; and of the seconds since the run began, as a logger or trainer counts them
+CLOCK = f"{COUNTER}time"
+LOCAL_CLOCK = f"{COUNTER}local time"
+RUNTIME = f"{COUNTER}runtime"
+CLOCKS = frozenset({CLOCK, LOCAL_CLOCK, RUNTIME})
 # Numbers of NO_METRICS that belong to the logger: they go on from one start of a run to the next
 _OF_THE_LOGGER = frozenset({"_timestamp", "timestamp", "_runtime", "_step", "Step"})
 
@@ -181,7 +188,16 @@ def counters_of(event: Mapping[str, object]) -> dict[str, float]:
     """
     names = NO_METRICS & event.keys() - _OF_THE_LOGGER - {_step_key(event)}
     counted = {f"{COUNTER}{name}": coerce.real(event[name]) for name in sorted(names)}
+    counted |= {RUNTIME: coerce.real(event.get("_runtime")), **clock_of(event)}
     return {name: value for name, value in counted.items() if value is not None}
+
+
+def clock_of(event: Mapping[str, object]) -> dict[str, float]:
+    """Return when an event was logged, as a counter of a Record; {} if it does not say."""
+    time = timestamp_in(event)
+    if time is None:
+        return {}
+    return {CLOCK if time.is_utc else LOCAL_CLOCK: time.seconds}
 
 
 def numbers_of(event: dict[str, Any]) -> dict[str, float]:

@@ -18,6 +18,7 @@ from rlreport.formats.metric_rows import (
     STEP_KEYS,
     TEXT_KEYS,
     Record,
+    clock_of,
     counters_of,
     prefixed,
 )
@@ -36,6 +37,7 @@ from rlreport.system.documents import (
     MAX_LINE,
     LimitError,
 )
+from rlreport.system.timestamps import TIME_KEYS
 from rlreport.text.messages import message
 
 # Columns that may name the run of a row, most preferred first
@@ -55,6 +57,7 @@ class _Columns(NamedTuple):
     run: int | None  # of the run's name; None to read all rows
     metrics: dict[int, str]
     counters: dict[str, int]  # such as ``epoch``
+    times: dict[str, int]  # those that may have the time of a row
 
     @classmethod
     def of(cls, names: list[str], run: str, key: str) -> _Columns:
@@ -72,6 +75,7 @@ class _Columns(NamedTuple):
             if column is not None:
                 metrics.pop(column, None)
         counters = {name: names.index(name) for name in NO_METRICS.intersection(names)}
+        times = {name: names.index(name) for name in TIME_KEYS if name in names}
         return cls(
             names=names,
             step=step,
@@ -79,6 +83,7 @@ class _Columns(NamedTuple):
             run=run_column,
             metrics=metrics,
             counters=counters,
+            times=times,
         )
 
     def numbers(self, cells: list[str], step: float) -> dict[str, float]:
@@ -92,6 +97,7 @@ class _Columns(NamedTuple):
         event = {name: number(_cell(cells, i)) for name, i in self.counters.items()}
         key = "step" if self.step is None else self.names[self.step]
         values |= counters_of({key: step, **event})
+        values |= clock_of({name: _cell(cells, i) for name, i in self.times.items()})
         return {name: value for name, value in values.items() if value is not None}
 
 

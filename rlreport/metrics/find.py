@@ -46,7 +46,13 @@ from rlreport.metrics.files_of_run import (
 )
 from rlreport.metrics.lines import UnusedRows
 from rlreport.metrics.starts import start_notes
-from rlreport.metrics.table import MAX_BROKEN, MAX_METRICS, MAX_STEPS, MetricsTable
+from rlreport.metrics.table import (
+    MAX_BROKEN,
+    MAX_METRICS,
+    MAX_STEPS,
+    MetricsTable,
+    Part,
+)
 from rlreport.read.lines import DAMAGED
 from rlreport.read.listing import COMPRESSIONS, name_in_logs, names_of_runs
 from rlreport.read.remarks import one_per_cause
@@ -329,6 +335,7 @@ class TrainerMetrics:
         notes: what readers of the report should know about the files.
         starts: the largest number of starts of a run in its metrics.
         set_back: whether the step of a run was set back while its training went on.
+        clocks: times of the log, see ``MetricsTable.clocks``.
     """
 
     table: pd.DataFrame = field(default_factory=pd.DataFrame)
@@ -342,6 +349,7 @@ class TrainerMetrics:
     notes: list[Note] = field(default_factory=list)
     starts: int = 1
     set_back: bool = False
+    clocks: dict[str, Part] = field(default_factory=dict)
 
     def explained(self, *, strict: bool) -> list[Path]:
         """Return the files of which a note already says why they are not read.
@@ -416,6 +424,7 @@ def find_and_read(
     if len(by_run) > 1 and result.runs and may_show_last:
         result.notes.append(note_on_runs(list(by_run)))
     result.table, result.broken = table.frame()
+    result.clocks = table.clocks()
     result.notes += [Note(NoteKind.METRICS, limit, 1) for limit in table.limits]
     if result.paths:
         chosen = choose_roles(result.table, roles or {})
@@ -528,6 +537,6 @@ def read_metrics(source: MetricsSource, unused: UnusedRows) -> MetricsTable:
     table = MetricsTable()
     with _unreadable(source.path):
         table.add(source.read(unused))
-    if not table.parts:
+    if not table.names:
         raise UnusableInputError(f"{source.path.name}: contains no steps with numbers")
     return table

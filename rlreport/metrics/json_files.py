@@ -14,6 +14,7 @@ from rlreport.formats.base import Row
 from rlreport.formats.containers import json_objects
 from rlreport.formats.logged import mapping
 from rlreport.formats.metric_rows import (
+    RUNTIME,
     STEP_KEYS,
     Record,
     counters_of,
@@ -102,11 +103,12 @@ def _records(
     """
     for event in events:
         metrics = numbers_of(event) if isinstance(event, dict) else {}
-        if not metrics:
+        counters = counters_of(event) if isinstance(event, dict) else {}
+        if not metrics and RUNTIME not in counters:
             continue
         step = step_in(event)
         if step is not None:
-            yield step, metrics | counters_of(event)
+            yield step, metrics | counters
         elif not event.keys().isdisjoint(STEP_KEYS):
             unused.add(STEP, line)
 
@@ -180,6 +182,8 @@ def _rows_of(series: shapes.Series, unused: UnusedRows) -> Iterator[Row]:
     """Yield the rows of a series with their steps."""
     for number, row in enumerate(series.rows):
         event = {key: value for key, value in row.items() if key not in _SUMMARY}
+        if "train_runtime" in row:  # how long the run took, in seconds
+            event["_runtime"] = row["train_runtime"]
         if series.step not in STEP_KEYS:
             event = _with_step(event, series.step, number, unused)
         yield event

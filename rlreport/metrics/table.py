@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from rlreport.fields import LARGEST_NUMBER
 from rlreport.figures.ragged import Floats, Ints
-from rlreport.formats.metric_rows import COUNTER, MAX_NAME, Record
+from rlreport.formats.metric_rows import CLOCKS, COUNTER, MAX_NAME, Record
 from rlreport.metrics.roles import roles_of
 from rlreport.metrics.starts import Arrangement, Series, arranged, is_copy
 from rlreport.read.restarts import StartChoice, choose_start
@@ -232,6 +232,8 @@ class MetricsTable:
     def _series(self) -> dict[str, Series]:
         series: dict[str, Series] = {}
         for name, parts in self.parts.items():
+            if name in CLOCKS:  # they go on in a fresh start, too
+                continue
             joined = _joined(parts)
             series[name] = Series(joined.steps, joined.values, joined.pieces)
         return series
@@ -262,7 +264,8 @@ class MetricsTable:
         self.size = 0
         for name, parts in self.parts.items():
             # A mean would hide the spike for which gradient norms are watched.
-            largest = bool(_GRAD_NORM.search(name))
+            # Of times, the last one: when the steps were done.
+            largest = name in CLOCKS or bool(_GRAD_NORM.search(name))
             merged = _joined(parts).merged(width, largest=largest)
             self.parts[name] = [merged]
             self.size += len(merged.steps)
@@ -304,6 +307,13 @@ class MetricsTable:
                 broken[name] = steps[is_broken][:MAX_BROKEN].tolist()
         _drop_placeholders(columns)
         return pd.DataFrame(columns), broken
+
+    def clocks(self) -> dict[str, Part]:
+        """Return the times of the log by CLOCKS, in its order."""
+        return {
+            name: _joined(self.parts[name])
+            for name in sorted(CLOCKS & self.parts.keys())
+        }
 
     def steps_of(self) -> dict[str, Ints]:
         """Return metric -> the steps of its values, in the order of the log."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from itertools import chain
@@ -13,7 +13,9 @@ from rlreport.errors import MissingExtraError
 from rlreport.formats.containers import is_plain_table, open_database
 from rlreport.formats.logged import json_object
 from rlreport.formats.metric_rows import (
+    CLOCK,
     Record,
+    clock_of,
     counters_of,
     flat_numbers,
 )
@@ -75,15 +77,22 @@ def tensorboard_records(path: Path, _: UnusedRows) -> Iterator[Record]:
     if has_fall:
         # Tag by tag, it would not show which values follow on which.
         tagged.sort(key=lambda one: one[1].wall_time)
+    clock_tag = _longest({**scalars, **tensors})
     for tag, event in tagged:
+        clock = {CLOCK: event.wall_time} if tag == clock_tag else {}
         if tag in scalars:
-            yield event.step, {tag: event.value}
+            yield event.step, {tag: event.value, **clock}
             continue
         if event.tensor_proto.tensor_shape.dim:
             continue  # reading an array is unsafe: a few bytes can declare any size
         value = tensor_util.make_ndarray(event.tensor_proto)
         if value.ndim == 0 and value.dtype.kind in "fiu":
-            yield event.step, {tag: float(value)}
+            yield event.step, {tag: float(value), **clock}
+
+
+def _longest(logged: Mapping[str, Sequence[Any]]) -> str:
+    """Return the metric with the most values, of which the times are read; "" without any."""
+    return max(logged, key=lambda name: len(logged[name]), default="")
 
 
 def mlflow_records(folder: Path, unused: UnusedRows) -> Iterator[Record]:
@@ -108,7 +117,7 @@ def mlflow_records(folder: Path, unused: UnusedRows) -> Iterator[Record]:
     if any(file.has_fall for file in kept):
         logged = sorted(logged, key=lambda one: one.time)
     for one in logged:
-        yield one.step, {one.name: one.value}
+        yield one.record()
 
 
 class _MlflowValue(NamedTuple):
@@ -116,6 +125,9 @@ class _MlflowValue(NamedTuple):
     step: int
     value: float
     name: str  # of the metric
+
+    def record(self) -> Record:
+        return self.step, {self.name: self.value, **clock_of({"timestamp": self.time})}
 
 
 @dataclass(slots=True)
@@ -175,11 +187,17 @@ def trackio_runs(path: Path) -> list[str]:
 
 def trackio_records(path: Path, unused: UnusedRows, run: str) -> Iterator[Record]:
     """Yield the records of ``run`` in a database of Trackio, in the order in which it has them."""
-    query = "SELECT step, metrics FROM metrics WHERE run_name = ? ORDER BY rowid"
     with closing(open_database(path)) as database:
+        found = database.execute("SELECT * FROM metrics LIMIT 0").description
+        columns = {name for name, *_ in found}
+        time_column = "timestamp" if "timestamp" in columns else "NULL"
+        query = (
+            f"SELECT step, {time_column}, metrics FROM metrics "
+            "WHERE run_name = ? ORDER BY rowid"
+        )
         logged = (
-            (integer(step), json_object(metrics))
-            for step, metrics in database.execute(query, (run,))
+            (integer(step), {"timestamp": time, **json_object(metrics)})
+            for step, time, metrics in database.execute(query, (run,))
         )
         for step, event in with_trainer_steps(logged):
             numbers = dict(flat_numbers(event))

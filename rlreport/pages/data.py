@@ -367,6 +367,7 @@ def report_json(report: RunReport) -> dict[str, Any]:
         **(
             {"rescoring": _rescoring_json(tables.rescoring)} if tables.rescoring else {}
         ),
+        "times": tables.times.as_json(),
         "files": [_file_json(file) for file in tables.files],
         "metrics_files": [asdict(file) for file in tables.metrics_files],
         **_metric_roles(tables),

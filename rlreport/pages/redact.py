@@ -231,6 +231,7 @@ def without_names(tables: Tables, rollouts: Rollouts) -> tuple[Tables, Rollouts]
         extras=tables.extras.rename(columns=fields),
         extras_by_step=tables.extras_by_step.rename(columns=fields),
         reward_parts=[fields[name] for name in tables.reward_parts],
+        times=tables.times.without_names(),
         fields={fields[name]: rows for name, rows in tables.fields.items()},
         files=listed_files,
         bad_lines=bad_lines,

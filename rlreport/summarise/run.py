@@ -19,6 +19,7 @@ from rlreport.metrics.find import TrainerMetrics
 from rlreport.metrics.roles import roles_of
 from rlreport.read.tables import Scan
 from rlreport.summarise.steps import rounded_columns, step_tables, trainer_steps
+from rlreport.summarise.times import times_of
 from rlreport.summarise.tokens import USED, step_bigrams, token_table
 from rlreport.tables import LogTables, Note, NoteKind, RowRole, Tables
 from rlreport.text.clean import safe_text
@@ -192,6 +193,7 @@ def summarise(
         metrics_broken=metrics.broken,
         validation=validation,
         planned_steps=planned_steps,
+        times=times_of(scan.responses, scan.extras, metrics),
     )
     if tables.metrics_apart:
         text = message(
