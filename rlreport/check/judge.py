@@ -83,7 +83,7 @@ def with_excerpts(
 # Figure of the policy -> columns of responses and roles of trainer metrics; each of them shows it
 OF_POLICY = {
     translatable("KL"): ("kl_k1", "kl", "kl_token"),
-    translatable("entropy"): ("surprisal_mean", "entropy"),
+    translatable("entropy"): ("surprisal_mean", "entropy", "entropy_response"),
     translatable("engine mismatch"): MISMATCHES,
 }
 # Figure that needs log-probabilities of a second policy -> that policy

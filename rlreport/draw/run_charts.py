@@ -446,7 +446,9 @@ def _groups(tables: Tables) -> Iterator[_Group]:
             axis=message("mean"),
             most=MOST_EXTRA_COLUMNS,
             steps=floats(means, "step"),
-            values=_columns(means, {"step", *tables.reward_parts}),
+            values=_columns(
+                means, {"step", *tables.reward_parts, *_centered(tables.extras, means)}
+            ),
             metric_roles={},
         )
     if "step" in tables.metrics:
@@ -471,6 +473,21 @@ def _groups(tables: Tables) -> Iterator[_Group]:
             values=_columns(metrics, excluded_names),
             metric_roles=tables.metric_roles,
         )
+
+
+# The mean of a step is 0 by construction if it is no larger part of the column's deviation
+_CENTERED = 1e-4
+
+
+def _centered(extras: pd.DataFrame, means: pd.DataFrame) -> set[str]:
+    """Return the columns whose mean is 0 at each step by construction, such as advantages."""
+    names = set()
+    for name in map(str, means.columns[1:]):  # without the step
+        largest = float(means[name].abs().max())
+        deviation = float(extras[name].std())
+        if largest <= _CENTERED * deviation:
+            names.add(name)
+    return names
 
 
 def _columns(table: pd.DataFrame, excluded_names: set[str]) -> dict[str, Floats]:

@@ -54,7 +54,7 @@ def log_of_states(states: tuple[FileStamp, ...]) -> TrainerLog:
         step = coerce.integer(entry.get("step"))
         if step is None:
             continue
-        is_summarized |= _SUMMARY in entry
+        is_summarized = is_summarized or _SUMMARY in entry
         numbers.setdefault(step, {}).update(coerce.reals(entry))
     step = coerce.integer(documents[latest].get("global_step"))
     planned = planned_in(documents[latest])

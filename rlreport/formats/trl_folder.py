@@ -47,6 +47,14 @@ class Content(NamedTuple):
     sums: Mapping[str, tuple[float, int]] = {}
     modified: int | None = None  # ns, None for a remote file
 
+    def sum_of(self, name: str) -> float:
+        """Return the sum of a column, null as 0."""
+        return self.sums[name][0] if name in self.sums else 0.0
+
+    def count_of(self, name: str) -> int:
+        """Return the number of values of a column that are not null."""
+        return self.sums[name][1] if name in self.sums else 0
+
 
 def content_of(file: Source) -> Content:
     """Read a Parquet file to compare it with others and with what the trainer logged."""
@@ -183,11 +191,10 @@ def _agrees(
     checks: list[bool] = []
     for name in folder.functions:
         logged = numbers.get(f"{prefix}rewards/{name}/mean", math.nan)
-        total, count = content.sums.get(name, (0.0, 0))
+        count = content.count_of(name)
         if count and math.isfinite(logged):
-            checks.append(
-                math.isclose(total / count, logged, rel_tol=_CLOSE, abs_tol=1e-6)
-            )
+            mean = content.sum_of(name) / count
+            checks.append(math.isclose(mean, logged, rel_tol=_CLOSE, abs_tol=_EXACT))
     return all(checks) if checks else None
 
 
@@ -225,16 +232,16 @@ def _find_older(folder: FolderContent) -> None:
     no order in which files are copied brings about by accident.
     """
     names = [name for name in folder.contents if name not in folder.others]
-    times = [folder.contents[name].modified for name in names]
-    known = [time for time in times if time is not None]
-    if len(known) < len(names):
+    logged_times = [folder.contents[name].modified for name in names]
+    times = [time for time in logged_times if time is not None]
+    if len(times) < len(names):
         return
-    falls = [i for i in range(1, len(known)) if known[i] < known[i - 1]]
+    falls = [i for i in range(1, len(times)) if times[i] < times[i - 1]]
     if len(falls) != 1:
         return
     (fall,) = falls
-    is_cut = min(fall, len(known) - fall) >= _LEAST_FILES
-    if is_cut and max(known[fall:]) < min(known[:fall]):
+    is_cut = min(fall, len(times) - fall) >= _LEAST_FILES
+    if is_cut and max(times[fall:]) < min(times[:fall]):
         folder.evaluated -= set(names[fall:])
         folder.others |= dict.fromkeys(names[fall:], Origin.OLDER)
 
@@ -283,30 +290,30 @@ def _misses_by(x: Floats, y: Floats, weights: Floats) -> float:
 def _means_by_step(
     folder: FolderContent, log: TrainerLog, agreeing: Sequence[str]
 ) -> dict[int, list[float]]:
-    """Return step -> mean of each function over all rows, null as 0.
-
-    If the log has means over several steps, it has those of the functions, too; they are means over
-    all rows where no row has a null.
-    """
+    """Return step -> mean of each function over all rows, null as 0."""
     by_step: dict[int, list[float]] = {}
     for name in agreeing:
         content = folder.contents[name]
-        sums = [content.sums.get(one, (0.0, 0))[0] for one in folder.functions]
+        sums = map(content.sum_of, folder.functions)
         by_step[content.step] = [total / content.rows for total in sums]
-    if by_step:
+    if by_step or _has_nulls(folder):
         return by_step
+    # The log has means over several steps, of rewards and functions alike.
+    keys = [f"rewards/{name}/mean" for name in folder.functions]
+    for step, numbers in log.numbers.items():
+        if all(key in numbers for key in keys):
+            by_step[step] = [numbers[key] for key in keys]
+    return by_step
+
+
+def _has_nulls(folder: FolderContent) -> bool:
+    """Return whether a function does not apply to all rows of training."""
     for name in folder.trained:
         content = folder.contents[name]
-        counts = [content.sums.get(one, (0.0, 0))[1] for one in folder.functions]
+        counts = map(content.count_of, folder.functions)
         if any(count < content.rows for count in counts):
-            return {}
-    for step, numbers in log.numbers.items():
-        values = [
-            numbers.get(f"rewards/{name}/mean", math.nan) for name in folder.functions
-        ]
-        if not any(map(math.isnan, values)):
-            by_step[step] = values
-    return by_step
+            return True
+    return False
 
 
 class LoggedShare(NamedTuple):

@@ -71,10 +71,11 @@ ROLES: dict[str, tuple[str, ...]] = {
         rf"{_POLICY}kl_loss{_MEAN}",  # verl, slime, EasyR1
         rf"{_POLICY}(?:reward_)?kl_penalty",  # verl, EasyR1, NeMo-RL
     ),
-    # TRL's `objective/entropy` is summed over the response.
     "entropy": (
         rf"{_POLICY}{_AVG}(?:token_|policy_|approx_)?entropy(?:_loss)?{_MEAN}",
     ),
+    # The sum over a response, of TRL's PPO and online DPO
+    "entropy_response": (r"objective/entropy", r"entropy_response"),
     "loss": (
         rf"{_POLICY}loss{_MEAN}",
         rf"{_POLICY}{_AVG}(?:pg|policy|actor|act|total|final|grpo|ppo)_loss{_MEAN}",

@@ -72,7 +72,7 @@ STEPS_SHOWN = (
 )
 
 # Kinds of trainer metrics that the table of steps lists if no responses are logged
-ROLES_SHOWN = ("validation", "kl", "kl_token", "entropy")
+ROLES_SHOWN = ("validation", "kl", "kl_token", "entropy", "entropy_response")
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ from rlreport.formats.trl_folder import (
     repeated_files,
 )
 from rlreport.read.lines import DAMAGED, LogFormat
+from rlreport.system import coerce
 from rlreport.system.stores import Source
 from rlreport.tables import Note, NoteKind
 from rlreport.text.clean import safe_text
@@ -327,15 +328,11 @@ def _note_share(
 
 def _steps_per_generation(settings: Mapping[str, Any]) -> int:
     """Return the number of optimizer steps that use one generation; 1, the default, if unknown."""
-    numbers = {
-        name: value
-        for name in (
-            "steps_per_generation",
-            "gradient_accumulation_steps",
-            "num_iterations",
-        )
-        if isinstance(value := settings.get(name), int) and value > 0
-    }
-    accumulated = numbers.get("gradient_accumulation_steps", 1)
-    batches = numbers.get("steps_per_generation", accumulated)
-    return max(1, batches * numbers.get("num_iterations", 1) // accumulated)
+
+    def setting(name: str, default: int) -> int:
+        value = coerce.integer(settings.get(name))
+        return value if value is not None and value > 0 else default
+
+    accumulated = setting("gradient_accumulation_steps", 1)
+    batches = setting("steps_per_generation", accumulated)
+    return max(1, batches * setting("num_iterations", 1) // accumulated)
