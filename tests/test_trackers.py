@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 import rlreport
-from rlreport.formats.tracker_steps import with_trainer_steps
+from rlreport.formats.tracker_steps import trainer_step, with_trainer_steps
 from rlreport.metrics.find import TrainerMetrics, find_and_read
 from rlreport.read.logs import read_logs
 from rlreport.tables import NoteKind
@@ -72,7 +72,7 @@ def test_the_verdict_does_not_depend_on_the_tracker(folder_of, tmp_path):
 
 def test_metrics_that_mlflow_has_at_step_0_only_are_left_out_and_said_once(folder_of):
     found = find_and_read([folder_of("mlflow")])
-    assert not [name for name in found.table if name.startswith("profiling")]
+    assert not [name for name in found.table if str(name).startswith("profiling")]
     (note,) = found.notes
     assert "at step 0 only" in note.text and note.count == 2
 
@@ -116,6 +116,11 @@ def test_a_table_without_steps_is_at_the_step_that_the_trainer_counted_last(tmp_
     assert read(path).responses["step"].unique().tolist() == [*range(1, 7)]
 
 
+def steps_of(rows: list[tuple[int | None, dict[str, int]]]) -> list[int | None]:
+    logged = ((own, trainer_step(row), row) for own, row in rows)
+    return [step for step, _ in with_trainer_steps(logged)]
+
+
 @pytest.mark.parametrize(
     ("rows", "steps"),
     [
@@ -134,7 +139,16 @@ def test_a_table_without_steps_is_at_the_step_that_the_trainer_counted_last(tmp_
     ],
 )
 def test_the_trainers_step_counts_and_not_the_trackers(rows, steps):
-    assert [step for step, _ in with_trainer_steps(rows)] == steps
+    assert steps_of(rows) == steps
+
+
+def test_a_history_of_wandb_is_at_the_trainers_steps(tmp_path):
+    rows = []
+    for step in range(1, 11):
+        rows.append({"_step": 5 * step, "train/global_step": step, "train/reward": 0.5})
+        rows.append({"_step": 5 * step + 1, "eval/reward": 0.4})
+    found = find_and_read([write(tmp_path / "history.jsonl", rows)])
+    assert found.table["step"].tolist() == [*range(1, 11)]
 
 
 def test_a_log_without_a_step_of_the_trainer_is_not_held_in_memory():
@@ -144,7 +158,7 @@ def test_a_log_without_a_step_of_the_trainer_is_not_held_in_memory():
         nonlocal taken
         for own in range(100_000):
             taken += 1
-            yield own, {"loss": 1.0}
+            yield own, None, {"loss": 1.0}
 
     steps = with_trainer_steps(rows())
     next(steps)

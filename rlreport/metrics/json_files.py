@@ -17,6 +17,7 @@ from rlreport.formats.metric_rows import (
     numbers_of,
     step_in,
 )
+from rlreport.formats.tracker_steps import with_steps_of_history
 from rlreport.metrics.lines import (
     JSON,
     STEP,
@@ -40,10 +41,15 @@ _SUMMARY = (
 
 def json_line_records(path: Path, unused: UnusedRows) -> Iterator[Record]:
     """Yield the records of a file with one JSON object per line."""
+    for number, event in with_steps_of_history(_events(path, unused)):
+        yield from _records([event], unused, line=number)
+
+
+def _events(path: Path, unused: UnusedRows) -> Iterator[tuple[int, Any]]:
+    """Yield (line number, value) of each line that is valid JSON."""
     for number, line in enumerate(lines_of(path, unused=unused), 1):
         try:
-            event = load_json(line, "replace")
-            yield from _records([event], unused, line=number)
+            yield number, load_json(line, "replace")
         except ValueError:
             if line.strip():
                 unused.add(JSON, number)

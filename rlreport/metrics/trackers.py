@@ -17,7 +17,7 @@ from rlreport.formats.metric_rows import (
     counters_of,
     flat_numbers,
 )
-from rlreport.formats.tracker_steps import with_trainer_steps
+from rlreport.formats.tracker_steps import trainer_step, with_trainer_steps
 from rlreport.metrics.lines import (
     STEP,
     UnusedRows,
@@ -177,10 +177,11 @@ def trackio_records(path: Path, unused: UnusedRows, run: str) -> Iterator[Record
     """Yield the records of ``run`` in a database of Trackio, in the order in which it has them."""
     query = "SELECT step, metrics FROM metrics WHERE run_name = ? ORDER BY rowid"
     with closing(open_database(path)) as database:
-        logged = (
+        events = (
             (integer(step), json_object(metrics))
             for step, metrics in database.execute(query, (run,))
         )
+        logged = ((own, trainer_step(event), event) for own, event in events)
         for step, event in with_trainer_steps(logged):
             numbers = dict(flat_numbers(event))
             if step is None:
