@@ -21,8 +21,7 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple, cast
 from rlreport.errors import MissingExtraError, RowError, UnreadRow
 from rlreport.formats.base import Row
 from rlreport.formats.logged import dicts, json_object, mapping
-from rlreport.formats.metric_rows import STEP_KEYS
-from rlreport.formats.tracker_steps import with_trainer_steps
+from rlreport.formats.tracker_steps import trainer_step, with_trainer_steps
 from rlreport.system import coerce
 from rlreport.system.documents import (
     MAX_COLUMNS,
@@ -498,27 +497,26 @@ def _trackio_tables(database: sqlite3.Connection) -> Iterator[Row]:
     """Yield the entries of a Trackio database with tables, at the step of the trainer."""
     runs = database.execute("SELECT DISTINCT run_name FROM metrics ORDER BY run_name")
     for (run,) in runs.fetchall():
-        for step, event in with_trainer_steps(_trackio_steps(database, run)):
-            if event[_TABLE]:
+        for step, number in with_trainer_steps(_trackio_steps(database, run)):
+            if number is not None:
                 # Only now, so that no more than one entry is in memory
-                (row,) = database.execute(_ENTRY, (event[_TABLE],))
+                (row,) = database.execute(_ENTRY, (number,))
                 entry = _trackio_entry(row)
                 yield entry if step is None else {**entry, "step": step}
 
 
 def _trackio_steps(
     database: sqlite3.Connection, run: str | None
-) -> Iterator[tuple[int | None, Row]]:
-    """Yield (Trackio's own count, event) for each entry of a run, in the order of the log.
+) -> Iterator[tuple[int | None, int | None, int | None]]:
+    """Yield (Trackio's own count, the trainer's step, number) of each entry, in their order.
 
-    An event has the steps of the trainer only, and under _TABLE the entry's number if it is one
-    with tables, else 0.
+    The number is None if the entry has no tables.
     """
     for number, step, metrics in database.execute(_NUMBERED, (run,)):
         event = json_object(metrics)
-        steps = {key: event[key] for key in STEP_KEYS if key in event}
         has_table = any(mapping(v).get("_type") == _TABLE for v in event.values())
-        yield coerce.integer(step), {**steps, _TABLE: number if has_table else 0}
+        own = coerce.integer(step)
+        yield own, trainer_step(event), number if has_table else None
 
 
 def _trackio_entry(row: sqlite3.Row) -> Row:

@@ -7,7 +7,7 @@ as its metrics and a table, gets a count that rises by several per step.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from rlreport.formats.metric_rows import STEP_KEYS, step_in
 
@@ -16,7 +16,7 @@ _OF_TRAINERS = STEP_KEYS[: STEP_KEYS.index("_step")]
 # Maximum number of rows that wait for the first one with a step of the trainer
 _MAX_WAITING = 1_000
 
-Row = dict[str, Any]
+Logged = TypeVar("Logged")
 
 
 def trainer_step(row: Mapping[str, Any]) -> int | None:
@@ -26,19 +26,18 @@ def trainer_step(row: Mapping[str, Any]) -> int | None:
 
 
 def with_trainer_steps(
-    rows: Iterable[tuple[int | None, Row]],
-) -> Iterator[tuple[int | None, Row]]:
-    """Yield (step, row) for each (the tracker's own count, row), in the order of the log.
+    rows: Iterable[tuple[int | None, int | None, Logged]],
+) -> Iterator[tuple[int | None, Logged]]:
+    """Yield (step, row) for each (the tracker's own count, the trainer's step, row) of a log.
 
     If the trainer logs its step with some rows, each other row is of the last step before it, as
     W&B has it; rows before the first step are of that one at the latest. Else the tracker's count
     is the step.
     """
-    waiting: list[tuple[int | None, Row]] = []
+    waiting: list[tuple[int | None, Logged]] = []
     is_waiting = True
     last: int | None = None
-    for own, row in rows:
-        step = trainer_step(row)
+    for own, step, row in rows:
         if step is None and is_waiting:
             waiting.append((own, row))
             if len(waiting) == _MAX_WAITING:
@@ -56,3 +55,27 @@ def with_trainer_steps(
             last = step
         yield (own if last is None else last), row
     yield from waiting
+
+
+def with_steps_of_history(
+    lines: Iterable[tuple[int, Any]],
+) -> Iterator[tuple[int, Any]]:
+    """Yield (line number, event) for each line of a log, with the trainer's step as ``_step``.
+
+    Lines without W&B's own count ``_step`` are not changed.
+    """
+    for step, (number, event) in with_trainer_steps(map(_line_with_steps, lines)):
+        is_history = isinstance(event, dict) and "_step" in event
+        if is_history and trainer_step(event) is None:
+            yield number, {**event, "_step": step}
+        else:
+            yield number, event
+
+
+def _line_with_steps(
+    line: tuple[int, Any],
+) -> tuple[int | None, int | None, tuple[int, Any]]:
+    event = line[1]
+    if not isinstance(event, dict):
+        return None, None, line
+    return step_in({"_step": event.get("_step")}), trainer_step(event), line

@@ -22,6 +22,7 @@ from rlreport.formats.metric_rows import (
     numbers_of,
     step_in,
 )
+from rlreport.formats.tracker_steps import with_steps_of_history
 from rlreport.metrics import shapes
 from rlreport.metrics.lines import (
     JSON,
@@ -53,7 +54,7 @@ LONGEST_HEAD = 16 << 20
 
 def json_line_records(path: Path, unused: UnusedRows) -> Iterator[Record]:
     """Yield the records of a file with one JSON object per line."""
-    events = _events(path, unused)
+    events = iter(with_steps_of_history(_events(path, unused)))
     head = list(islice(events, shapes.HEAD))
     rows = [event for _, event in head if isinstance(event, dict)]
     key = shapes.step_of_rows(rows)

@@ -19,7 +19,7 @@ from rlreport.formats.metric_rows import (
     counters_of,
     flat_numbers,
 )
-from rlreport.formats.tracker_steps import with_trainer_steps
+from rlreport.formats.tracker_steps import trainer_step, with_trainer_steps
 from rlreport.metrics.lines import (
     STEP,
     UnusedRows,
@@ -195,10 +195,11 @@ def trackio_records(path: Path, unused: UnusedRows, run: str) -> Iterator[Record
             f"SELECT step, {time_column}, metrics FROM metrics "
             "WHERE run_name = ? ORDER BY rowid"
         )
-        logged = (
+        events = (
             (integer(step), {"timestamp": time, **json_object(metrics)})
             for step, time, metrics in database.execute(query, (run,))
         )
+        logged = ((own, trainer_step(event), event) for own, event in events)
         for step, event in with_trainer_steps(logged):
             numbers = dict(flat_numbers(event))
             if step is None:

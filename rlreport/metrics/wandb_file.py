@@ -16,7 +16,7 @@ from rlreport.formats.metric_rows import (
     numbers_of,
     step_in,
 )
-from rlreport.formats.tracker_steps import with_trainer_steps
+from rlreport.formats.tracker_steps import trainer_step, with_trainer_steps
 from rlreport.metrics.lines import (
     REST,
     STEP,
@@ -120,7 +120,11 @@ def wandb_records(path: Path, unused: UnusedRows) -> Iterator[Record]:
     Such a file is a LevelDB log with one protocol buffer ``Record`` per entry. A record may hold a
     row of the history: a step, and an item for each metric.
     """
-    for step, event in with_trainer_steps(_wandb_history(path, unused)):
+    logged = (
+        (step_in({"_step": event.get("_step")}), trainer_step(event), event)
+        for event in _wandb_history(path, unused)
+    )
+    for step, event in with_trainer_steps(logged):
         metrics = numbers_of(_without_media(event))
         if step is None:
             unused.add(STEP, None)
@@ -128,15 +132,12 @@ def wandb_records(path: Path, unused: UnusedRows) -> Iterator[Record]:
             yield step, metrics | counters_of(event)
 
 
-def _wandb_history(
-    path: Path, unused: UnusedRows
-) -> Iterator[tuple[int | None, dict[str, Any]]]:
-    """Yield (W&B's own count, event) for each row of the history."""
+def _wandb_history(path: Path, unused: UnusedRows) -> Iterator[dict[str, Any]]:
+    """Yield the rows of the history, each with W&B's own count as ``_step``."""
     for entry in _wandb_entries(path, unused):
         for number, history in _fields(entry):
             if number == _HISTORY and isinstance(history, bytes):
-                event = _history(history)
-                yield step_in({"_step": event.get("_step")}), event
+                yield _history(history)
 
 
 def _without_media(event: dict[str, Any]) -> dict[str, Any]:

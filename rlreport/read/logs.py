@@ -579,8 +579,10 @@ def _no_log_message(notes: list[Note]) -> str:
     by_reason = {note.text: note for note in refused}
     named = list(by_reason.values())[:_MAX_NAMED]
     reasons = [f"{note.file}: {note.text}" for note in named]
-    if len(refused) > len(named):
-        reasons.append(f"and {len(refused) - len(named):,} more")
+    # A note may stand for several files.
+    more = sum(note.count for note in refused) - len(named)
+    if more:
+        reasons.append(f"and {more:,} more")
     text = "No rollout log found"
     return f"{text} ({'; '.join(reasons)})" if reasons else text
 

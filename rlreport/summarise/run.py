@@ -200,6 +200,7 @@ def summarise(
             "trainer metrics at steps far from those of rollouts, in separate charts"
         )
         tables.notes.append(Note(NoteKind.METRICS, text, len(metrics.table)))
+    tables.notes += _notes_on_shift(steps, metrics.table)
     return tables
 
 
@@ -215,6 +216,63 @@ def _complete_validation(
     if name is not None:
         logged = steps.loc[is_partial, "step"].map(metrics.set_index("step")[name])
         steps.loc[is_partial, "validation_reward_mean"] = logged
+
+
+# Fraction of the steps at which means have to agree if the rollouts are shifted by one step, and
+# fraction at which they may agree by chance if they are not
+_AGREES = 0.9
+_BY_CHANCE = 0.5
+_MIN_STEPS = 5  # that both have
+_TOLERANCE = 1e-3  # relative; a tracker may have rounded the mean
+
+
+def _notes_on_shift(steps: pd.DataFrame, metrics: pd.DataFrame) -> list[Note]:
+    """Return a note if rollouts are logged one step before or after the metrics of their rewards.
+
+    A counter that is read while responses are generated, as in a reward function of TRL, has the
+    steps that are complete. The steps are not changed, as only the log's author knows which of both
+    is meant.
+    """
+    name = roles_of(map(str, metrics.columns[1:])).get("reward")
+    if name is None or "reward_mean" not in steps:
+        return []
+    of_rollouts = steps.set_index("step")["reward_mean"]
+    of_trainer = metrics.set_index("step")[name]
+    if _agreement(of_rollouts, of_trainer, 0) > _BY_CHANCE:
+        return []
+    agreeing = [
+        shift
+        for shift in (1, -1)
+        if _agreement(of_rollouts, of_trainer, shift) >= _AGREES
+    ]
+    if len(agreeing) != 1:  # neither, or both by a reward that repeats itself
+        return []
+    if agreeing[0] == 1:
+        text = message(
+            "the rollouts lie one step before the trainer metrics: their mean rewards are those of "
+            "the next step, not of the same. Log them with the step + 1, as the trainer counts a "
+            "step when it is complete.",
+        )
+    else:
+        text = message(
+            "the rollouts lie one step after the trainer metrics: their mean rewards are those of "
+            "the step before, not of the same. Log them with the step − 1.",
+        )
+    return [Note(NoteKind.FORMAT, text, 1)]
+
+
+def _agreement(of_rollouts: pd.Series, of_trainer: pd.Series, shift: int) -> float:
+    """Return the fraction of common steps at which means agree, 0 if too few are comparable.
+
+    ``shift`` is added to the steps of rollouts.
+    """
+    shifted = of_rollouts.set_axis(of_rollouts.index + shift)
+    both = pd.concat([shifted, of_trainer], axis=1, join="inner").dropna()
+    if len(both) < _MIN_STEPS:
+        return 0.0
+    first = both.iloc[:, 0].to_numpy(np.float64)
+    second = both.iloc[:, 1].to_numpy(np.float64)
+    return float(np.isclose(first, second, rtol=_TOLERANCE, atol=1e-6).mean())
 
 
 def _refuse_several(runs: Sequence[str]) -> None:
