@@ -99,6 +99,7 @@ def test_a_shape_is_read_alone_in_its_folder_and_as_a_file(shape, tmp_path) -> N
 
 NO_METRICS: dict[str, tuple[str, Any]] = {
     "final scores": ("results.json", {"accuracy": 0.5, "reward": 0.7, "steps": 100}),
+    "summary": ("wandb-summary.json", {"_step": 100, "reward": 0.7, "loss": 0.1}),
     "scores of answers": ("eval.json", {"accuracy": 0.5, "scores": REWARDS}),
     "answers": ("a.json", [{"id": n, "gold": 3, "correct": True} for n in range(9)]),
     "settings": ("s.json", {"betas": [0.9, 0.95, 0.99], "lr": 1e-5}),
