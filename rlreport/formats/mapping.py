@@ -12,7 +12,7 @@ from rlreport.errors import RowError, UnreadRow, UsageError
 from rlreport.fields import CANONICAL, FIELDS, REQUIRED, REWARDS, AssumedStep
 from rlreport.formats import logged
 from rlreport.formats.base import BaseFormat, Match, Row, Where, has_keys
-from rlreport.formats.metric_rows import is_event
+from rlreport.formats.metric_rows import OTHER_STEP_KEYS, STEP_KEYS, is_event
 from rlreport.system import coerce
 from rlreport.system.in_memory import is_in_memory
 from rlreport.text.chat import prompt_fields
@@ -276,7 +276,13 @@ def refusal(name: str, objects: Sequence[Row]) -> str:
         return _no_columns(objects, paths)
     if paths:
         options = " ".join(f"--map {field}={path}" for field, path in paths.items())
-        return message("no known log format; try {options}", options=options)
+        if "prompt" in paths or "prompt" in objects[0]:
+            return message("no known log format; try {options}", options=options)
+        return message(
+            "no known log format; try {options}; no field for the prompt was found among {keys}",
+            options=options,
+            keys=_keys(objects[0], _MOST_NAMED_KEYS),
+        )
     # Metrics with short texts: only now, as such objects may also be rollouts.
     if all(map(is_event, objects)):
         return message(_METRICS)
@@ -440,6 +446,17 @@ def _common_path(field: str, objects: Sequence[Row]) -> str | None:
         if fitting and 2 * len(fitting) >= len(objects):
             return alias
     return None
+
+
+def step_field(objects: Sequence[Row]) -> str:
+    """Return the key of the objects, which have no step, that may count steps; "" without any."""
+    examined = objects[:_MOST_EXAMINED]
+    names = (*_FIELD_ALIASES["step"], *STEP_KEYS, *OTHER_STEP_KEYS)
+    for name in dict.fromkeys(names):
+        values = [coerce.integer(obj.get(name)) for obj in examined]
+        if values and None not in values:
+            return name
+    return ""
 
 
 def partial_hint(objects: Sequence[Row]) -> str:

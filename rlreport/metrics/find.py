@@ -249,12 +249,15 @@ def _is_metrics(path: Path, *, in_folder: bool = False, wide: bool = False) -> b
     kind = _kind(path)
     if not path.is_file():
         return False
-    if in_folder and not wide and kind == ".json" and not _JSON_NAME.search(path.name):
+    # A document of another name may hold the final scores of a run, in one object.
+    is_shaped_only = in_folder and kind == ".json" and not _JSON_NAME.search(path.name)
+    if is_shaped_only and not wide:
         return False
     if in_folder and kind == "console" and not console_files.is_console_name(path.name):
         return False
     try:
-        return _has_metrics(path, kind) or (wide and _has_shape(path, kind))
+        has_metrics = not is_shaped_only and _has_metrics(path, kind)
+        return has_metrics or (wide and _has_shape(path, kind))
     except LimitError:
         return kind == ".csv"  # reading it tells the limit
     except (OSError, ValueError, sqlite3.Error, RlreportError):

@@ -77,7 +77,7 @@ ROLES: dict[str, tuple[str, ...]] = {
     # The sum over a response, of TRL's PPO and online DPO
     "entropy_response": (r"objective/entropy", r"entropy_response"),
     "loss": (
-        rf"{_POLICY}loss{_MEAN}",
+        rf"{_POLICY}loss(?:es)?{_MEAN}",
         rf"{_POLICY}{_AVG}(?:pg|policy|actor|act|total|final|grpo|ppo)_loss{_MEAN}",
     ),
     "grad_norm": (
@@ -154,6 +154,8 @@ PLAIN_NAMES = {
 _PREFIXES = re.compile(
     r"^(?:.* - )?(?:(?:train|training|trainer|rollouts?|metrics|agg)[/_.])*"
 )
+# Suffixes of columns that hold a whole curve
+_SUFFIXES = re.compile(r"_(?:history|hist|curve|trace)$")
 # Prefixes that loggers put before the keys of a trainer
 _RUN = re.compile(r"^(?:.* - )?(?:train/)?")
 
@@ -244,7 +246,7 @@ def roles_of(
     roles = _roles_by_keys(names) | taken
     # A name that is a key of a framework never has another role by a pattern.
     unknown = [name for name in names if not _keys_of(name)]
-    plain_names = {name: without_prefixes(name) for name in unknown}
+    plain_names = {name: _SUFFIXES.sub("", without_prefixes(name)) for name in unknown}
     for role, patterns in ROLES.items():
         if role not in roles:
             metric = _first_match(patterns, plain_names)

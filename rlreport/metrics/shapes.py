@@ -47,6 +47,10 @@ _DISTINCT = 0.8  # share of rows with a step of their own, of rows with long tex
 _OF_TRAINER = frozenset(
     "loss kl kl_token entropy grad_norm clip_fraction learning_rate ratio".split()
 )
+# Names of columns that hold the values of a curve
+_CURVE = re.compile(
+    r".+[_ ](?:history|hist|curve|trace|over_time|by_step|per_step)", re.IGNORECASE
+)
 # Keys of what is logged for each token of a response
 _TOKEN_KEYS = frozenset(
     "token_ids response_tokens prompt_tokens logprobs loss_mask messages".split()
@@ -208,6 +212,10 @@ def _by_column(obj: Mapping[str, Any]) -> Series | None:
         length = max(lengths, key=lambda one: (lengths.count(one), one), default=0)
         if length < _LEAST_ROWS:
             return None
+        if _OF_TRAINER.isdisjoint(roles_of(columns)) and not any(
+            map(_CURVE.fullmatch, columns)
+        ):
+            return None  # such as the scores of answers
         steps = list(range(length))
     used = {
         name: column for name, column in columns.items() if len(column) == len(steps)

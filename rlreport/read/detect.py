@@ -15,6 +15,7 @@ from rlreport.errors import RowError, UnreadRow, UsageError
 from rlreport.fields import UnreadFields, add_unread_field
 from rlreport.formats.containers import container_of, read_objects, zip_members
 from rlreport.formats.logged import STEP_WORD, step_in_path
+from rlreport.formats.mapping import step_field
 from rlreport.formats.registry import Detected, RowReader, detect, refusal
 from rlreport.formats.renamed import RLBoard
 from rlreport.formats.token_names import TokenNames
@@ -27,10 +28,11 @@ from rlreport.read.lines import (
     reason_of,
     with_content,
 )
-from rlreport.read.listing import LINE_SUFFIXES, Listing, is_url
+from rlreport.read.listing import COMPRESSIONS, LINE_SUFFIXES, Listing, is_url
 from rlreport.read.record import load_object
 from rlreport.read.remarks import one_per_cause
 from rlreport.read.trl_folders import Trainer, TRLFiles, trl_files
+from rlreport.system.magic import binary_kind_of
 from rlreport.system.stores import Source
 from rlreport.tables import Note, NoteKind
 from rlreport.text.messages import message
@@ -78,6 +80,8 @@ class _Detection(NamedTuple):
     splits: frozenset[str] = frozenset()
     damaged: bool = False  # whether it is a Parquet file that cannot be read
     stepless: bool = False  # whether any of the first rows has no step
+    # field that may have the step, if the first rows have none
+    step_field: str = ""
     # fields of the first objects that are not recognized
     unread: UnreadFields | None = None
 
@@ -91,6 +95,8 @@ class LogFiles:
     notes: list[Note] = field(default_factory=list)
     # fields of the first objects of files that their formats do not recognize
     unread: UnreadFields = field(default_factory=dict)
+    # field of rows without a step that may have it, "" without any
+    step_field: str = ""
     # a path, if the paths of files differ in a number, which may be the step
     numbered: str = ""
     # what the trainer's log says of TRL's files
@@ -135,6 +141,7 @@ def detect_formats(
         if detection.format is not None:
             files.add(source, detection.format, detection.unread)
             row_splits.append(detection.splits)
+            files.step_field = files.step_field or detection.step_field
             if detection.stepless:
                 stepless.add(source.name)
         elif detection.damaged:
@@ -145,7 +152,7 @@ def detect_formats(
     of_others: list[Note] = []
     for source in listing.other:
         if source.name != NOTES_FILE:
-            text = _why_other(source.name)
+            text = _why_other(source)
             of_others += others.notes_on(source, NoteKind.OTHER_FILE, text)
     files.notes += one_per_cause(of_others)
     if listing.reports:
@@ -200,8 +207,18 @@ class _OtherFiles:
         return [Note(NoteKind.SIBLING, text, len(names), min(names))]
 
 
-def _why_other(name: str) -> str:
-    if ".csv" in PurePosixPath(name.lower()).suffixes[-2:]:
+def _binary_kind(source: Source) -> str:
+    """Return what a local file is if it is binary, else ""."""
+    return "" if is_url(source.path) else binary_kind_of(Path(source.path))
+
+
+def _why_other(source: Source) -> str:
+    name = source.name.lower()
+    kind = _binary_kind(source)
+    # Logs may be compressed, too.
+    if kind and not name.endswith(tuple(COMPRESSIONS)):
+        return message("not read: {kind}, not a log", kind=kind)
+    if ".csv" in PurePosixPath(name).suffixes[-2:]:
         return message(
             "CSV is read as trainer metrics only, which need a column named step and rows of "
             "numbers"
@@ -436,7 +453,11 @@ def _detect(
     if detected is None:
         # Any Parquet file with the name of a log may be one, so a damaged one is an error.
         is_damaged = bool(problem) and container == "parquet"
+        kind = "" if objects or is_damaged else _binary_kind(source)
         why = problem or refusal(source.name, objects)
+        # A database is named by the reason why it is not read.
+        if kind and container == "lines" and not source.compression:
+            why = message("{kind}, not a log", kind=kind)
         return _Detection(format=None, reason=why, damaged=is_damaged)
     form = detected.format
     remark = ""
@@ -468,6 +489,7 @@ def _detect(
         remark=remark or form.remark,
         splits=splits if splits - {by_path} else frozenset(),
         stepless=preview.stepless,
+        step_field=step_field(objects) if preview.stepless else "",
         unread=preview.unread,
     )
 

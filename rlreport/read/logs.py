@@ -494,6 +494,14 @@ def _oddity_notes(rows: LogRows, files: LogFiles) -> list[Note]:
                 file=file,
             )
             note = Note(NoteKind.FORMAT, text, 1)
+        elif kind == NoteKind.NO_STEP and files.step_field:
+            text = message(
+                "no row has a step, so the run is one step; {field} may be it: pass "
+                "--map step={name}, or --step-from-path REGEX if the paths have it",
+                field=f"`{files.step_field}`",
+                name=files.step_field,
+            )
+            note = Note(kind, text, oddity.times, file, line)
         notes.append(note)
     return notes
 
