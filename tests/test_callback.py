@@ -147,7 +147,8 @@ def test_a_training_that_finishes_has_its_report_when_it_returns(training):
         "config": [str(folder / "rlreport_args.json")],
         "meta": {"ended": "finished at step 6"},
     }
-    assert [row["reward"] for row in call["rows"]] == [0.1, 0.2, 0.3, 0.4, 0.5, 0.6]
+    rewards = [row["reward"] for row in call["rows"]]
+    assert rewards == [0.1, 0.2, 0.3, 0.4, 0.5, 0.6]
     assert call["cuda"] == ""
     state = json.loads((folder / "trainer_state.json").read_text())
     assert (state["global_step"], state["max_steps"]) == (6, 6)
@@ -172,8 +173,10 @@ def test_rollouts_of_an_earlier_training_are_not_those_of_this_one(training):
     # Of a training that goes on from a checkpoint they are.
     training.run("train(report, history=[{'reward': 0.05, 'step': 1}])")
     first, second = training.builds
-    assert (first["logs"], second["logs"]) == ([str(old.parent)], [str(old)])
-    assert [row["step"] for row in second["rows"]] == [1, 2, 3, 4, 5, 6]
+    assert first["logs"] == [str(old.parent)]
+    assert second["logs"] == [str(old)]
+    steps = [row["step"] for row in second["rows"]]
+    assert steps == [1, 2, 3, 4, 5, 6]
 
 
 @pytest.mark.parametrize(
@@ -207,7 +210,8 @@ def test_a_training_that_dies_leaves_one_report_and_its_own_exit(
     assert (done.returncode, training.ended) == (status, [how])
     assert f"rlreport: training ended: {how}\nWhat" in done.stderr
     assert "finished" not in done.stderr
-    assert len(training.builds[0]["rows"]) == int(how.partition("step ")[2][0])
+    last_step = int(how.partition("step ")[2][0])
+    assert len(training.builds[0]["rows"]) == last_step
     if how.startswith("ValueError"):
         assert done.stderr.startswith("Traceback")
 
@@ -406,10 +410,12 @@ train(report)
     }
 
 
-@pytest.mark.parametrize("options", [{"every": 0}, {"every": 1.5}, {"lang": "xx"}])
-def test_an_invalid_option_is_refused_before_the_training(options):
+@pytest.mark.parametrize(
+    ("name", "value"), [("every", 0), ("every", 1.5), ("lang", "x")]
+)
+def test_an_invalid_option_is_refused_before_the_training(name, value):
     with pytest.raises(UsageError):
-        ReportCallback("run.html", **options)
+        ReportCallback("run.html", **{name: value})
     with pytest.raises(TypeError):
         ReportCallback("run.html", no_such_option=1)
 
