@@ -94,6 +94,7 @@ class NoteKind(StrEnum):
     CARD = "card"
     CHARTS = "charts"  # chart functions that failed
     NOTES = "notes"  # the file of the author's notes
+    SET_BY = "set_by"  # options that files or variables set
 
 
 # Kinds of notes that are no problem: ``--strict`` allows them.
@@ -107,6 +108,7 @@ HARMLESS = frozenset(
         NoteKind.NO_STEP,
         NoteKind.REPORTS,
         NoteKind.BRANCHES,
+        NoteKind.SET_BY,
     }
 )
 

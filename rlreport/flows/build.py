@@ -55,6 +55,7 @@ from rlreport.system.workers import Progress, Workers, release_memory
 from rlreport.tables import Note, NoteKind, Tables
 from rlreport.text.clean import printable
 from rlreport.text.language import ENGLISH, Language
+from rlreport.text.messages import message
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +106,7 @@ def build_report(
     release_memory()  # of loading and judging, before processes render pages
     with publishing(out, form) as path:
         # The pages that were written may have fewer details, to fit in the size.
-        pages, size = deliver(path, form, pages, limit=max_size)
+        pages, size = deliver(path, form, pages, limit=max_size, progress=progress)
     if prepared.summary:
         append_summary(pages, prepared.summary)
     return Report(
@@ -131,7 +132,8 @@ class _Prepared(NamedTuple):
     )  # the file of the GitHub job summary, None if none is asked for
     card: Card
     author_notes: str
-    remarks: list[Note]  # on the author's notes and the configuration
+    # on the author's notes, the configuration, and what files and variables set
+    remarks: list[Note]
 
 
 def _prepare(
@@ -150,6 +152,7 @@ def _prepare(
     card = _card(logs, options)
     notes, remarks = read_notes(logs, options.notes, redact=bool(options.redact))
     remarks += [Note(NoteKind.CARD, text, count=1) for text in card.notes]
+    remarks += [Note(NoteKind.SET_BY, text, count=1) for text in options.set_by_texts]
     return _Prepared(
         thresholds=thresholds,
         chart_functions=functions,
@@ -180,9 +183,10 @@ def _load_and_judge(
         name = "run"
     if options.in_progress:
         tables = tables.mark_in_progress()
-    judged, spreading = _judge(
-        tables, rollouts, prepared.thresholds, prepared.card, options
-    )
+    with progress.stage(message("checking")):
+        judged, spreading = _judge(
+            tables, rollouts, prepared.thresholds, prepared.card, options
+        )
     # Texts are read only if a chart of the user's functions takes them, and once for all. Their
     # rows are found now, before the samples are dropped.
     sampled_texts = cache(partial(_texts, _sampled_rows(tables), rollouts, options))
@@ -220,7 +224,8 @@ def check_logs(logs: Sequence[str | Path], options: BuildOptions) -> Verdict:
         card = _card(logs, options)
         _, rollouts, tables = _load(logs, options, card, progress, workers)
         tables = _with_several_runs(logs, tables, options)
-        judged, _ = _judge(tables, rollouts, thresholds, card, options)
+        with progress.stage(message("checking")):
+            judged, _ = _judge(tables, rollouts, thresholds, card, options)
     return with_texts(judged, tables.sample_note, setup_of(tables, card.entries))
 
 

@@ -15,6 +15,7 @@ from rlreport.read.tables import Scan
 from rlreport.summarise.run import summarise
 from rlreport.system.workers import Progress, Workers, release_memory
 from rlreport.tables import Tables
+from rlreport.text.messages import message
 
 Logs = Sequence[str | Path]
 
@@ -43,7 +44,8 @@ def load_run(
 ) -> LoadedRun:
     """Read a run and summarise it; ``settings`` are further arguments of ``read_run``."""
     scan, metrics = read_run(logs, options, progress, workers, **settings)
-    tables = summarise(scan, metrics)
+    with progress.stage(message("summarising")):
+        tables = summarise(scan, metrics)
     loaded = LoadedRun(scan.name, scan.rollouts, tables)
     del scan  # it is large
     release_memory()
@@ -76,9 +78,10 @@ def read_run(
     """
     read_options = part(ReadOptions, options)
     gae_options = part(GaeOptions, options)
-    metrics = find_and_read(
-        logs, read_options.metrics, read_options.run, one_run=one_run
-    )
+    with progress.stage(message("reading metrics")):
+        metrics = find_and_read(
+            logs, read_options.metrics, read_options.run, one_run=one_run
+        )
     # Files on which there is no note that they are not logs
     used = [*known, *metrics.explained(strict=read_options.strict)]
     try:

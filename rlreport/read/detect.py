@@ -19,7 +19,7 @@ from rlreport.formats.registry import Detected, RowReader, detect, refusal
 from rlreport.formats.renamed import RLBoard
 from rlreport.formats.token_names import TokenNames
 from rlreport.formats.trl import TRL, repeated_files
-from rlreport.options import ReadOptions
+from rlreport.options import SETTINGS_FILE, ReadOptions
 from rlreport.read.lines import (
     DAMAGED,
     ByteRange,
@@ -133,7 +133,7 @@ def detect_formats(
             text = message("not read: {why}", why=detection.reason)
             files.notes += others.notes_on(source, NoteKind.NOT_A_LOG, text)
     for source in listing.other:
-        if source.name != NOTES_FILE:
+        if source.name not in (NOTES_FILE, SETTINGS_FILE):
             text = _why_other(source.name)
             files.notes += others.notes_on(source, NoteKind.OTHER_FILE, text)
     if listing.reports:
