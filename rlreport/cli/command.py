@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Sequence
+from itertools import chain
 from typing import Any
 
 import click
@@ -11,6 +12,8 @@ from rlreport.cli.option import PLACES, Option
 from rlreport.cli.settings import read_settings, set_by
 from rlreport.cli.terminal import say
 from rlreport.options import GROUPS, SetBy
+
+Records = list[tuple[str, str]]  # flags and help of options
 
 MOST_LISTED = 14  # options that ``--help`` lists
 _ALL = "rlreport.all"  # key of ``ctx.meta``: whether ``--help-all`` was given
@@ -57,14 +60,13 @@ class Command(click.Command):
         count = sum(map(len, groups.values()))
         if count > MOST_LISTED and not ctx.meta.get(_ALL):
             groups = option_groups(self, ctx, self.listed)
-        flags = [flag for records in groups.values() for flag, _ in records]
-        width = min(max(map(len, flags)), _WIDEST_FLAGS)
+        widths = [len(flag) for flag, _ in chain.from_iterable(groups.values())]
+        width = min(max(widths), _WIDEST_FLAGS)
         for heading, records in groups.items():
             with formatter.section(heading):
                 # Padded, so that the help of all groups begins in one column
-                formatter.write_dl(
-                    [(flag.ljust(width), text) for flag, text in records]
-                )
+                padded = [(flag.ljust(width), text) for flag, text in records]
+                formatter.write_dl(padded)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command, after a line on each file whose settings it uses."""
@@ -75,10 +77,12 @@ class Command(click.Command):
 
 
 def option_groups(
-    command: click.Command, ctx: click.Context, listed: Container[str] | None = None
-) -> dict[str, list[tuple[str, str]]]:
+    command: click.Command,
+    ctx: click.Context,
+    listed: Container[str] | None = None,
+) -> dict[str, Records]:
     """Return heading -> (flags, help) of the options, of all or of those listed and of help."""
-    groups: dict[str, list[tuple[str, str]]] = {group: [] for group in GROUPS}
+    groups: dict[str, Records] = {group: [] for group in GROUPS}
     for param in command.get_params(ctx):
         record = param.get_help_record(ctx)
         is_help = not {"--help", "--help-all"}.isdisjoint(param.opts)

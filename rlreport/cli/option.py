@@ -50,10 +50,9 @@ class Option(click.Option):
     @property
     def names(self) -> list[str]:
         """Its names in files and variables: those of its flags, and that in the API."""
-        flags = [flag.removeprefix("--") for flag in self.opts if flag[:2] == "--"]
-        return list(
-            dict.fromkeys([*(flag.replace("-", "_") for flag in flags), self.name])
-        )
+        flags = [flag for flag in self.opts if flag.startswith("--")]
+        names = [flag.removeprefix("--").replace("-", "_") for flag in flags]
+        return list(dict.fromkeys([*names, str(self.name)]))
 
     def variable(self, ctx: click.Context) -> str:
         """Return the variable that is set for it, that of the command first; else ""."""
@@ -70,7 +69,7 @@ class Option(click.Option):
         """Return what its variable says; of an option with several values, one a line."""
         text = self.resolve_envvar_value(ctx)
         if text and self.multiple:
-            return [line for line in text.splitlines() if line.strip()]
+            return [line for line in text.split("\n") if line.strip()]
         return super().value_from_envvar(ctx)
 
     def get_error_hint(self, ctx: click.Context | None) -> str:

@@ -34,12 +34,13 @@ def duration(value: str) -> float:
 
 # Options of ``build`` that ``watch`` has not
 _ONLY_BUILD = ("in_progress", "open_page", "verbose")
+_LISTED = [name for name in LISTED_IN_BUILD if name not in _ONLY_BUILD]
 
 
 @click.command(
     cls=BuildCommand,
     params=[param for param in build.params if param.name not in _ONLY_BUILD],
-    listed=(*LISTED_IN_BUILD, "every", "until_idle", "live"),
+    listed=(*_LISTED, "every", "until_idle", "live"),
 )
 @option(
     "--every",
@@ -121,8 +122,8 @@ def watch(
                 in_progress = grew and not ending
                 new_report = _build(logs, out, {**given, "in_progress": in_progress})
                 failed = new_report is None
-                if new_report and not report and not given["quiet"]:
-                    say_path(page_to_open(new_report))
+                if report is None:  # from the first one on, the page can be opened
+                    _say_page(new_report, quiet=given["quiet"])
                 report = new_report or report
             if ending:
                 break
@@ -137,10 +138,17 @@ def watch(
             "the last report shows earlier logs" if report else "there is no report"
         )
         say(f"ended after a failed build; {consequence}", err=True)
+    _say_page(report, quiet=given["quiet"])
     if report and fail_on and report.verdict.reaches(fail_on):
         sys.exit(FAILED)
     if report is None:
         sys.exit(2)
+
+
+def _say_page(report: Report | None, *, quiet: bool) -> None:
+    """Print the path of the page to open, if there is a report."""
+    if report is not None and not quiet:
+        say_path(page_to_open(report))
 
 
 def _state(logs: tuple[str, ...]) -> object:
