@@ -195,7 +195,7 @@ def command(situation: Situation, script: Path, folder: Path) -> list[str]:
     if situation.ranks > 1:
         launcher = "torch.distributed.run"
         ranks = f"--nproc-per-node={situation.ranks}"
-        return [sys.executable, "-m", launcher, "--master-port=0", ranks, *arguments]
+        return [sys.executable, "-m", launcher, "--standalone", ranks, *arguments]
     if situation.notebook:
         return [sys.executable, "-c", NOTEBOOK, *arguments]
     return [sys.executable, *arguments]

@@ -538,7 +538,7 @@ assert not {"pandas", "numpy"} & set(sys.modules)
 
 
 def test_other_events_of_a_trainer_are_accepted():
-    report = ReportCallback("run.html")
+    report: Any = ReportCallback("run.html")
     assert report.on_evaluate(None, None, None) is None
     with pytest.raises(AttributeError):
         _ = report.nothing_like_an_event
