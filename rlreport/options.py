@@ -476,6 +476,7 @@ class ReportOptions(OutputOptions):
         "Time limit of a call of the function of --score.",
         low=0.1,
         high=86_400,
+        show="10",
         metavar="SECONDS",
         group="Checks",
         from_file="value",

@@ -89,7 +89,7 @@ def test_logged_token_strings_need_no_tokenizer(tmp_path: Path) -> None:
     assert one.prompt_tokens == ["<s>", "Say"]
 
 
-@pytest.mark.parametrize("strings", [[1, 2], "text", [], [["a"]], None])
+@pytest.mark.parametrize("strings", [[1], "text", []])
 def test_what_are_no_token_strings_is_left_out(tmp_path: Path, strings: object) -> None:
     fields = {"response_tokens": ["Hi"], "logprobs": [-0.5]}
     log = write(tmp_path / "a.jsonl", [row(prompt_token_strings=strings, **fields)])
@@ -110,12 +110,15 @@ def test_responses_to_one_prompt_share_its_tokens_in_a_page() -> None:
     shared = ["a"] * 1000
     some = []
     for n in range(8):
-        one = Rollout(0, n, "a", 1, "p", "r", raw_tokens=["x"], tokens=["x"])
-        one.raw_prompt_tokens = one.prompt_tokens = shared
+        one = Rollout(0, n, "a.jsonl", 1, "p", "r", raw_tokens=["x"])
+        one.tokens = ["x"]
+        one.raw_prompt_tokens = shared
+        one.prompt_tokens = shared
         one.prompt_token_count = 1000
         some.append(one)
     # Eight responses take hardly more than one.
-    assert len(pack_tokens(some, 3)) < 1.2 * len(pack_tokens(some[:1], 3))
+    size_of_one = len(pack_tokens(some[:1], 3))
+    assert len(pack_tokens(some, 3)) < 1.2 * size_of_one
 
 
 def test_a_prompt_is_named_once_for_the_rows_of_its_group(tokenizer: Path) -> None:

@@ -15,6 +15,7 @@ import pandas as pd
 
 from rlreport.check.graded import BlockCounts, counts_by_block
 from rlreport.check.laws import Bools
+from rlreport.check.means import mean
 from rlreport.check.progress import MAX_RULE_VALUES, SAME_REWARD
 from rlreport.check.run import Run, once_per_run
 from rlreport.figures.ragged import Floats
@@ -74,9 +75,10 @@ class Flips(NamedTuple):
         known = self.is_known
         if self.right is not None:
             alike = self.of[Flip.BOTH_RIGHT] | self.of[Flip.BOTH_WRONG]
-            return float(alike[known].mean()) if known.any() else math.nan
-        ranks = pd.DataFrame({"x": self.reward, "y": self.second})[known].rank()
-        return float(ranks["x"].corr(ranks["y"])) if len(ranks) > 1 else math.nan
+            return mean(alike[known].astype(np.float64))
+        reward = pd.Series(self.reward[known]).rank()
+        second = pd.Series(self.second[known]).rank()
+        return float(reward.corr(second)) if known.sum() > 1 else math.nan
 
 
 @once_per_run

@@ -128,9 +128,12 @@ def counts_by_block(
 def _in_block(
     window: Window, is_known: Bools, of_run: Mapping[Kind, Bools]
 ) -> BlockCounts[Kind]:
-    counts = {kind: int(rows[window.rows].sum()) for kind, rows in of_run.items()}
+    counts = {}
+    for kind, rows in of_run.items():
+        counts[kind] = int(rows[window.rows].sum())
     steps = (window.steps[0], window.steps[-1])
-    return BlockCounts(steps, window.rows, int(is_known[window.rows].sum()), counts)
+    known = int(is_known[window.rows].sum())
+    return BlockCounts(steps, window.rows, known, counts)
 
 
 def equal_sets(run: Run) -> EqualSets:

@@ -364,9 +364,7 @@ def report_json(report: RunReport) -> dict[str, Any]:
         "steps": tables.steps.dropna(axis="columns", how="all").to_dict("records"),
         "reward": {"steps": reward.steps, "values": reward.values} if reward else None,
         **verdict,
-        **(
-            {"rescoring": _rescoring_json(tables.rescoring)} if tables.rescoring else {}
-        ),
+        **_rescoring_json(tables.rescoring),
         "times": tables.times.as_json(),
         "files": [_file_json(file) for file in tables.files],
         "metrics_files": [asdict(file) for file in tables.metrics_files],
@@ -388,17 +386,21 @@ def _metric_roles(tables: Tables) -> dict[str, Any]:
     return {"metric_roles": tables.metric_roles} if tables.metric_roles else {}
 
 
-def _rescoring_json(about: Rescoring) -> dict[str, Any]:
-    """Return how ``valid_reward`` was made for ``report.json``."""
-    return {
+def _rescoring_json(about: Rescoring | None) -> dict[str, Any]:
+    """Return the entry of ``report.json`` on how ``valid_reward`` was made, {} if it was not."""
+    if about is None:
+        return {}
+    unscored = [
+        {"reason": one.reason, "responses": one.rows, "step": one.step, "n": one.n}
+        for one in about.unscored
+    ]
+    entry = {
         "function": about.function,
         "responses": about.responses,
         "scored": about.scored,
-        "unscored": [
-            {"reason": one.reason, "responses": one.rows, "step": one.step, "n": one.n}
-            for one in about.unscored
-        ],
+        "unscored": unscored,
     }
+    return {"rescoring": entry}
 
 
 def _file_json(file: LogFile) -> dict[str, Any]:

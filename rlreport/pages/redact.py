@@ -245,10 +245,10 @@ def without_names(tables: Tables, rollouts: Rollouts) -> tuple[Tables, Rollouts]
 
 def _nameless_rescoring(about: Rescoring) -> Rescoring:
     """Return it without the function's name, and with the kinds of exceptions alone."""
-    unscored = [
-        one._replace(reason=one.reason.partition(" (")[0].partition(": ")[0])
-        for one in about.unscored
-    ]
+    unscored = []
+    for one in about.unscored:
+        kind, _, _ = one.reason.partition(" (")
+        unscored.append(one._replace(reason=kind.partition(": ")[0]))
     return replace(
         about,
         function="function 1",

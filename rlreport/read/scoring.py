@@ -266,8 +266,9 @@ def _call(process: FunctionProcess, rows: Sequence[dict[str, Any]]) -> Results:
     """Call the function for rows: with lists, or a function of one row with its values."""
     if process.signature.per_row:
         return process.call(rows[0], 1)
-    names = dict.fromkeys(name for row in rows for name in row)
-    arguments = {name: [row.get(name) for row in rows] for name in names}
+    arguments: dict[str, list[Any]] = {}
+    for name in sorted(set[str]().union(*rows)):
+        arguments[name] = [row.get(name) for row in rows]
     return process.call(arguments, len(rows))
 
 
@@ -281,21 +282,27 @@ def _batches(
     if signature.per_row:
         yield from order.reshape(-1, 1)
         return
-    is_new = (np.diff(step[order]) != 0) | (np.diff(group[order]) != 0)
-    groups = np.split(order, np.flatnonzero(is_new) + 1) if len(order) else []
     batch: list[int] = []
-    size = 0
-    for rows in groups:
-        for start in range(0, len(rows), BATCH_ROWS):
-            part = rows[start : start + BATCH_ROWS]
-            part_size = calls.size(part)
-            is_full = (
-                len(batch) + len(part) > BATCH_ROWS or size + part_size > BATCH_BYTES
-            )
-            if batch and (is_full or step[batch[0]] != step[part[0]]):
-                yield np.array(batch, np.int64)
-                batch, size = [], 0
-            batch += part.tolist()
-            size += part_size
+    size = 0  # bytes
+    for part in _parts_of_groups(order, step, group):
+        part_size = calls.size(part)
+        is_full = len(batch) + len(part) > BATCH_ROWS
+        is_large = size + part_size > BATCH_BYTES
+        if batch and (is_full or is_large or step[batch[0]] != step[part[0]]):
+            yield np.array(batch, np.int64)
+            batch = []
+            size = 0
+        batch += part.tolist()
+        size += part_size
     if batch:
         yield np.array(batch, np.int64)
+
+
+def _parts_of_groups(order: Ints, step: Ints, group: Ints) -> Iterator[Ints]:
+    """Yield the rows of each group in each step, of large groups BATCH_ROWS at a time."""
+    is_new_step = np.diff(step[order]) != 0
+    is_new_group = np.diff(group[order]) != 0
+    starts = np.flatnonzero(is_new_step | is_new_group) + 1
+    for rows in np.split(order, starts):
+        for start in range(0, len(rows), BATCH_ROWS):
+            yield rows[start : start + BATCH_ROWS]

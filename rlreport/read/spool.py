@@ -119,11 +119,14 @@ class SpooledTexts(NamedTuple):
 
     def text(self, row: int) -> str | None:
         start, stop = self.spans[row].tolist()
-        return None if start == ABSENT else self.texts[start:stop].tobytes().decode()
+        if start == ABSENT:
+            return None
+        return self.texts[start:stop].tobytes().decode()
 
     def size(self, rows: Ints) -> int:
         """Return how many bytes the texts of these rows have."""
-        return int((self.spans[rows, 1] - self.spans[rows, 0]).sum())
+        starts, stops = self.spans[rows].T
+        return int((stops - starts).sum())
 
 
 class _RowFields(NamedTuple):

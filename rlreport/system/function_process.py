@@ -37,12 +37,11 @@ class FunctionName(NamedTuple):
         """Return what ``FILE.py`` or ``FILE.py:NAME`` means; raise UsageError without the file."""
         text = os.fspath(text)
         path, _, name = text.rpartition(":")
-        if not (path and name.isidentifier()):
-            path, name = text, ""
-        file = Path(path)
-        if not file.is_file():
-            raise UsageError(f"{path}: there is no such file of Python code")
-        return cls(file, name)
+        has_name = bool(path) and name.isidentifier()
+        found = cls(Path(path), name) if has_name else cls(Path(text), "")
+        if not found.file.is_file():
+            raise UsageError(f"{found.file}: there is no such file of Python code")
+        return found
 
     def __str__(self) -> str:
         return f"{self.file.name}:{self.name}" if self.name else self.file.name
@@ -102,12 +101,18 @@ class FunctionProcess:
         """
         if self._process is None:
             self._start()
-        call = {"arguments": arguments, "size": size, "per_row": self.signature.per_row}
+        call = {
+            "arguments": arguments,
+            "size": size,
+            "per_row": self.signature.per_row,
+        }
         answer = self._exchange(json.dumps(call).encode(), self._seconds)
         if "failed" in answer:
             raise CallError(safe_text(answer["failed"]))
         self._refuse(answer)
-        reasons = {int(n): safe_text(why) for n, why in answer["reasons"].items()}
+        reasons: dict[int, str] = {}
+        for number, why in answer["reasons"].items():
+            reasons[int(number)] = safe_text(why)
         return Results(answer["rewards"], reasons)
 
     def close(self) -> None:
