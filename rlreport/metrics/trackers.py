@@ -108,7 +108,8 @@ class _MlflowValue(NamedTuple):
     name: str  # of the metric
 
     def record(self) -> Record:
-        return self.step, {self.name: self.value, **clock_of({"timestamp": self.time})}
+        clock = clock_of({"timestamp": self.time})
+        return self.step, {self.name: self.value, **clock}
 
 
 def _has_fall(path: Path) -> bool:
