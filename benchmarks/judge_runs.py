@@ -38,6 +38,7 @@ from rlreport.errors import RlreportError
 from rlreport.metrics.find import find_and_read
 from rlreport.options import GaeOptions, ReadOptions
 from rlreport.read.logs import read_logs
+from rlreport.read.trl_folders import Trainer
 from rlreport.summarise.run import summarise
 from rlreport.system.workers import Progress
 from rlreport.tables import Tables
@@ -79,7 +80,8 @@ def read(folder: Path) -> Tables:
     """Read the logs of a folder and the metrics beside them."""
     options = ReadOptions(workers=1)
     metrics = find_and_read([folder], ())
-    scan = read_logs([folder], options, GaeOptions(), Progress(), metrics=metrics.paths)
+    trainer = Trainer(metrics.paths, metrics.table)
+    scan = read_logs([folder], options, GaeOptions(), Progress(), trainer=trainer)
     return summarise(scan, metrics)
 
 

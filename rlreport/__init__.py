@@ -9,6 +9,7 @@ from rlreport._version import installed_version
 
 if TYPE_CHECKING:
     from rlreport.api import build, compare, index, judge
+    from rlreport.callback import ReportCallback
     from rlreport.check.verdict import Verdict
     from rlreport.errors import RlreportError
     from rlreport.flows.build import Report
@@ -22,6 +23,7 @@ __all__ = [
     "ComparisonReport",
     "Index",
     "Report",
+    "ReportCallback",
     "RlreportError",
     "RolloutWriter",
     "Verdict",
@@ -37,6 +39,7 @@ _PUBLIC_MODULES = {
     "ComparisonReport": "rlreport.flows.build",
     "Index": "rlreport.flows.build",
     "Report": "rlreport.flows.build",
+    "ReportCallback": "rlreport.callback",
     "RlreportError": "rlreport.errors",
     "RolloutWriter": "rlreport.writer",
     "Verdict": "rlreport.check.verdict",

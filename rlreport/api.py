@@ -19,6 +19,7 @@ from rlreport.flows.compare import ComparisonReport, build_comparison
 from rlreport.flows.index import Index, build_index
 from rlreport.options import CHECKING, BuildOptions, CompareOptions, declared
 from rlreport.system.in_memory import Given, InMemory, as_files, paths_or_data
+from rlreport.system.wandb_runs import DEFAULT_LIMIT, local_copies
 from rlreport.system.workers import Progress, Workers
 from rlreport.text.language import language
 
@@ -193,16 +194,23 @@ def compare(
 
 
 def index(
-    reports: Logs, out: str | Path = "index.html", *, title: str = "", lang: str = "en"
+    reports: Logs,
+    out: str | Path = "index.html",
+    *,
+    title: str = "",
+    lang: str = "en",
+    limit: int = DEFAULT_LIMIT,
 ) -> Index:
     """Write a page that lists reports, one row each; call again after adding a report.
 
     Args:
         reports: reports (folder, zip or one file), folders that contain some, or trainer metrics
-            of several runs (a report of each run is built next to ``out``).
+            of several runs, or a project of W&B as ``wandb://ENTITY/PROJECT`` (a report of each run
+            is built next to ``out``).
         out: path of the page; its links are relative to it.
         title: title of the page; "" for the default.
         lang: language of the page, ``en`` or ``zh``.
+        limit: maximum number of runs of a project of W&B, the newest first.
 
     Returns:
         Path of the page, the number of listed reports, and those that could not be read.
@@ -211,7 +219,9 @@ def index(
         RlreportError: a path does not exist, no path has a readable report, or an argument or
             ``out`` cannot be used.
     """
-    return build_index(_path_list(reports), out, title=title, language=language(lang))
+    return build_index(
+        _path_list(reports), out, title=title, language=language(lang), limit=limit
+    )
 
 
 def _path_list(logs: Logs) -> list[str | Path]:
@@ -251,7 +261,10 @@ def _ready(
     metrics = paths_or_data(settings.metrics, "metrics")
     if any(isinstance(one, InMemory) for one in chain(*given.values())):
         _refuse_options_of_files(settings)
-    with as_files({**given, "metrics": metrics}) as files:
+    with (
+        as_files({**given, "metrics": metrics}) as paths,
+        local_copies(paths) as files,
+    ):
         yield replace(settings, metrics=files.pop("metrics")), files
 
 

@@ -78,6 +78,8 @@ FIELDS = (
     Field("response_mask", "mask", "1 where the policy sampled the token, 0 where it was given"),
     Field("token_ids", "ids", "token ids, if the log has no token strings"),
     Field("prompt_token_ids", "ids", "token ids of the prompt, if the log has no text"),
+    Field("prompt_token_strings", "strings", "token strings of the prompt, with its template",
+          feeds="the prompt's tokens in token views; made of the ids if there is a tokenizer"),
     Field("ground_truth_ids", "ids", "token ids of the label, if the log has no text"),
     Field("ref_response", "text", "a sample of the reference for the same prompt",
           at_hand="sampled once, before training",

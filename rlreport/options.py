@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields
 from pathlib import Path
@@ -109,6 +110,23 @@ def _check_range(entry: Field[Any], value: Any) -> None:
         )
 
 
+def _chosen_starts(restarts: object) -> str | int | None:
+    """Return the value of ``restarts``, with a number as int; raise UsageError if it is invalid."""
+    if restarts is None:
+        return None
+    if isinstance(restarts, str) and restarts in ("all", "last"):
+        return restarts
+    is_number = isinstance(restarts, int) and not isinstance(restarts, bool)
+    # At most nine digits, as no log has more starts
+    if is_number or re.fullmatch(r"\d{1,9}", str(restarts)):
+        number = int(str(restarts))
+        if number >= 1:
+            return number
+    raise UsageError(
+        f"restarts must be all, last or the number of a start from 1; got {restarts!r:.40}"
+    )
+
+
 @dataclass(frozen=True, kw_only=True)
 class ReadOptions(_Checked):
     """Options for reading logs."""
@@ -150,16 +168,24 @@ class ReadOptions(_Checked):
         "tokenizer.json that converts logged token ids to strings.",
         metavar="FILE",
     )
-    restarts: Literal["all", "last"] = option(
-        "all",
-        "If a run was restarted and logged a step twice, keep the rows of all attempts or only "
-        "those of the last one.",
-        choices=("all", "last"),
+    restarts: str | int | None = option(
+        None,
+        "Which starts to read of a run that one log has from its first step several times: all, "
+        "as one training; the last one; or start number N, from 1. After a resumption, 'all' keeps "
+        "all rollouts of a step, others the later ones. Default: the last start if it is the "
+        "longest, else the run is not judged; all rollouts of a step after a resumption.",
+        metavar="all|last|N",
     )
     metrics: Paths = option(
         (),
         "File of trainer metrics. Default: files in the log folders.",
         metavar="FILE",
+    )
+    roles: Mapping[str, str] = option(
+        {},
+        "Take COLUMN of the trainer metrics for ROLE, e.g. reward=score; see docs/metrics.md.",
+        "--role",
+        metavar="ROLE=COLUMN",
     )
     run: str = option(
         "",
@@ -191,6 +217,7 @@ class ReadOptions(_Checked):
         # Each token once: ``part`` makes options of ones that have the default tokens already.
         tokens = tuple(dict.fromkeys((*DEFAULT_PAD_TOKENS, *self.pad_tokens)))
         object.__setattr__(self, "pad_tokens", tokens)
+        object.__setattr__(self, "restarts", _chosen_starts(self.restarts))
         if self.tokenizer is not None:
             path = os.fspath(self.tokenizer)  # the API takes a Path, too
             object.__setattr__(self, "tokenizer", path)
@@ -288,6 +315,19 @@ class ReportOptions(OutputOptions):
         "Python file that defines custom charts; its code is executed. See docs/charts.md.",
         metavar="FILE.py",
     )
+    score: str | Path | None = option(
+        None,
+        "Score the responses anew with a reward function, which becomes the second reward; its "
+        "code is executed. See docs/score.md.",
+        metavar="FILE.py[:FUNCTION]",
+    )
+    score_timeout: float = option(
+        10.0,
+        "Time limit of a call of the function of --score.",
+        low=0.1,
+        high=86_400,
+        metavar="SECONDS",
+    )
     config: Paths = option(
         (),
         "Configuration file of the run (.yaml, .json or .toml) to show. Default: files next to "
@@ -305,7 +345,8 @@ class ReportOptions(OutputOptions):
     )
     git: bool = option(False, "Show the git commit and branch of the current folder.")
     merge: bool = option(
-        False, "Treat folders, or starts in one log of metrics, as one run."
+        False,
+        "Treat folders as one run, and starts in one log, as --restarts all does.",
     )
     in_progress: bool = option(
         False,
@@ -352,4 +393,4 @@ class CompareOptions(ReadOptions, GaeOptions, OutputOptions):
 
 # Names of the options for reading logs and for GAE, and of all that ``rlreport check`` has
 READING = tuple(entry.name for entry in (*declared(ReadOptions), *declared(GaeOptions)))
-CHECKING = (*READING, "thresholds", "mute", "lang", "quiet")
+CHECKING = (*READING, "thresholds", "mute", "score", "score_timeout", "lang", "quiet")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import IntEnum, StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -84,6 +84,10 @@ class NoteKind(StrEnum):
     OTHER_FILE = "other_file"  # a file that is not named like a log
     EMPTY_FILE = "empty_file"
     REPEATED_FILE = "repeated_file"
+    PARTLY_LOGGED = "partly_logged"  # the trainer logs a part of the responses
+    OTHER_RUN = "other_run"  # files that another run left in the folder
+    EVALUATION = "evaluation"  # an evaluation overwrote rows of training
+    WEIGHTS = "weights"  # of the parts of the reward
     CHANGED = "changed"  # a log changed while it was read
     SIBLING = "sibling"  # files that are read together with a log next to them
     REPORTS = "reports"  # reports of rlreport lie among the logs
@@ -95,6 +99,7 @@ class NoteKind(StrEnum):
     CARD = "card"
     CHARTS = "charts"  # chart functions that failed
     NOTES = "notes"  # the file of the author's notes
+    SCORE = "score"  # responses that a reward function of the user gave no reward
 
 
 # Kinds of notes that are no problem: ``--strict`` allows them.
@@ -108,13 +113,16 @@ HARMLESS = frozenset(
         NoteKind.NO_STEP,
         NoteKind.REPORTS,
         NoteKind.BRANCHES,
+        NoteKind.EVALUATION,
+        NoteKind.PARTLY_LOGGED,
+        NoteKind.WEIGHTS,
     }
 )
 
 # Kinds of notes that consist of names from the logs: redaction replaces their texts as a whole,
 # those with names of splits always, those with names of fields if names are redacted, too.
 WITH_SPLIT_NAMES = frozenset({NoteKind.SPLIT, NoteKind.OTHER_SPLIT})
-WITH_FIELD_NAMES = frozenset({NoteKind.UNREAD_FIELDS})
+WITH_FIELD_NAMES = frozenset({NoteKind.UNREAD_FIELDS, NoteKind.WEIGHTS})
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +143,39 @@ class MetricsFile:
     name: str
     steps: int
     metrics: list[str]
+
+
+class Unscored(NamedTuple):
+    """Why responses have no new reward.
+
+    Attributes:
+        reason: what the function did; its text may quote what is logged.
+        rows: the number of such responses.
+        step: the step of the first of them.
+        n: its number in the step.
+    """
+
+    reason: str
+    rows: int
+    step: int
+    n: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rescoring:
+    """How a function of the user (``--score``) gave responses the reward ``valid_reward``.
+
+    Attributes:
+        function: its name with its file, such as ``grade.py:correct``.
+        responses: the number of responses it was to score, of all roles.
+        scored: how many of them have a reward of it.
+        unscored: why the others have none, the most frequent reason first.
+    """
+
+    function: str
+    responses: int
+    scored: int
+    unscored: tuple[Unscored, ...] = ()
 
 
 class RowRole(IntEnum):
@@ -208,6 +249,29 @@ _APART = 10
 GAP = "<|gap|>"
 
 
+# Metrics end early if more than this part of the steps of rollouts, and more than one, come after
+_MOST_AFTER = 0.1
+
+
+def ends_early(end: int, steps: NDArray[np.int64]) -> bool:
+    """Return whether a series with the last step ``end`` ends long before the ``steps`` do."""
+    after = int(np.count_nonzero(steps > end))
+    return after > max(1, _MOST_AFTER * len(steps))
+
+
+class Extent(NamedTuple):
+    """How far a run is logged."""
+
+    last_step: int
+    planned_steps: int | None  # None if it is not known
+    metrics_end: int | None  # last step of the metrics if they end early, else None
+
+    @property
+    def is_short(self) -> bool:
+        """Whether the log ends before the planned number of steps."""
+        return self.planned_steps is not None and self.last_step < self.planned_steps
+
+
 @dataclass(frozen=True, slots=True)
 class TextSample:
     """The texts of S sampled responses as units: tokens, or words and CJK characters."""
@@ -258,8 +322,11 @@ class LogTables:
         tools_used: object (R,): which of these tools answered in each response, one a line (see
             ``listed_tool``); None if none did. Empty if the run has no tools.
         repeated: step -> number of its training responses that a restarted run logged again.
+        rescoring: how ``valid_reward`` was made by a function of the user, None if it was not.
         incomplete_from: step from which on rows may be missing, as a log was cut, deleted or
             replaced while it was read; None if there is none.
+        overwritten: steps whose training responses an evaluation overwrote in the log.
+        partly_validated: those of them of which the log lacks responses of the evaluation.
     """
 
     responses: pd.DataFrame
@@ -278,7 +345,10 @@ class LogTables:
     tools: pd.DataFrame = field(default_factory=pd.DataFrame)
     tools_used: pd.Series = field(default_factory=lambda: pd.Series(dtype=object))
     repeated: dict[int, int] = field(default_factory=dict)
+    rescoring: Rescoring | None = None
     incomplete_from: int | None = None
+    overwritten: list[int] = field(default_factory=list)
+    partly_validated: list[int] = field(default_factory=list)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -292,9 +362,12 @@ class Tables(LogTables):
         extras_by_step: ``step`` and the mean of each numeric column of ``extras``.
         metrics: ``step`` and one float64 column per trainer metric; may be empty.
         metrics_files: the files from which ``metrics`` were read.
+        metric_roles: role -> metric, where the metric's name does not tell its role, see
+            ``metrics.roles``: as chosen by the user, or as likely.
         metrics_broken: metric -> the first 1,000 steps with a value of NaN or beyond ±1e150.
         validation: like ``steps``, but computed from the validation responses; empty without any.
         in_progress: step that the run is still writing, which the checks ignore, or None.
+        planned_steps: number of steps that the run was to have, None if it is unknown.
         times: when the run was logged, durations of steps and phases, and throughput.
     """
 
@@ -304,9 +377,11 @@ class Tables(LogTables):
     extras_by_step: pd.DataFrame
     metrics: pd.DataFrame = field(default_factory=pd.DataFrame)
     metrics_files: list[MetricsFile] = field(default_factory=list)
+    metric_roles: dict[str, str] = field(default_factory=dict)
     metrics_broken: dict[str, list[int]] = field(default_factory=dict)
     validation: pd.DataFrame = field(default_factory=pd.DataFrame)
     in_progress: int | None = None
+    planned_steps: int | None = None
     times: Times = field(default_factory=Times)
 
     @property
@@ -334,6 +409,22 @@ class Tables(LogTables):
         gap = high_first - low_last  # negative if they overlap
         covered = 1 + (low_last - low_first) + (high_last - high_first)
         return bool(gap > _APART * covered)
+
+    @property
+    def extent(self) -> Extent | None:
+        """How far the run is logged, None without a step."""
+        ends = [int(self.steps["step"].max())] if len(self.steps) else []
+        ends += self.overwritten[-1:]
+        metrics_end = None
+        if "step" in self.metrics and len(self.metrics) and not self.metrics_apart:
+            end = int(self.metrics["step"].max())
+            ends.append(end)
+            with_responses = self.steps.loc[self.steps["responses"] > 0, "step"]
+            if ends_early(end, with_responses.to_numpy(np.int64)):
+                metrics_end = end
+        if not ends:
+            return None
+        return Extent(max(ends), self.planned_steps, metrics_end)
 
     def training(self) -> Tables:
         """Return the tables with training responses only, and without steps of 0 responses.

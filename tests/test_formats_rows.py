@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from rlreport.fields import FIELDS
 from rlreport.formats.registry import RowError, RowReader, Where, format_by_id
-from rlreport.formats.trl import repeated_files
+from rlreport.formats.trl_folder import content_of, repeated_files
 from rlreport.system import coerce
 from rlreport.system.stores import Source
 
@@ -85,7 +85,7 @@ def test_trl_repeats_rows_under_a_new_step(tmp_path: Path) -> None:
         table = pa.Table.from_pylist([row])
         pq.write_table(table, path)
         logs.append(Source(path.name, str(path), path.stat().st_size))
-    assert repeated_files(logs) == {
+    assert repeated_files({log.name: content_of(log) for log in logs}) == {
         "completions_00002.parquet": "completions_00001.parquet",
         "completions_00004.parquet": "completions_00003.parquet",
         "completions_00005.parquet": "completions_00003.parquet",

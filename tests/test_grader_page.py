@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 import rlreport
-from rlreport.pages.grader import END_CHARS, MOST_EXAMPLES, MOST_SETS
+from rlreport.pages.answers import END_CHARS, MOST_EXAMPLES
+from rlreport.pages.grader import MOST_SETS
 from tests.browser import serious, visiting
 from tests.forms import OTHERS, everything, views
 from tests.hostile import MARK, STRINGS, write_log

@@ -3,6 +3,7 @@
 ``pip install -e '.[test-integrations]'`` brings the trackers; without one its recipe is skipped.
 """
 
+import json
 import math
 import os
 import re
@@ -26,7 +27,7 @@ PAGE = (ROOT / "docs" / "integrations.md").read_text("utf-8")
 
 def recipe(heading: str, language: str) -> str:
     """Return the one block of a section."""
-    section = PAGE.split(f"## {heading}\n")[1].split("\n## ")[0]
+    section = re.split(r"\n##+ ", PAGE.split(f"## {heading}\n")[1])[0]
     (found,) = re.findall(rf"```{language}\n(.*?)```", section, re.S)
     return found
 
@@ -116,23 +117,48 @@ def programs(work: Path, **scripts: str) -> dict[str, str]:
     return {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"}
 
 
-@pytest.mark.parametrize("end", ["done", "failed", "time limit"])
+ENDS = {
+    "done": ("exit 0", 0),
+    "failed": ("exit 3", 3),
+    "time limit": (
+        "touch started; trap 'sleep 0.2; exit 5' TERM; sleep 60 & wait",
+        143,
+    ),
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
 def test_slurm_builds_it_however_the_training_ends(work: Path, end: str) -> None:
-    train = {
-        "done": "exit 0",
-        "failed": "exit 3",
-        "time limit": "touch started; exec sleep 60",
-    }
-    env = {**programs(work, srun=train[end]), "SLURM_JOB_ID": "17"}
-    command = ["bash", "-c", recipe("Slurm", "sh")]
-    job = subprocess.Popen(command, cwd=work, env=env)
+    train, expected = ENDS[end]
+    (work / "runs").mkdir()
+    (work / "logs").rename(work / "runs" / "17")
+    env = {**programs(work, srun=train), "SLURM_JOB_ID": "17"}
+    assert status_of(recipe("Slurm", "sh"), work, env, end) == expected
+    assert (work / "report-17.html").stat().st_size > 1000
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_verl_has_a_report_however_the_training_ends(work: Path, end: str) -> None:
+    train, expected = ENDS[end]
+    row = {"input": "q", "output": "a", "gts": "a", "score": 1.0, "step": 1}
+    dump = f"mkdir -p runs/grpo/train; echo '{json.dumps(row)}' > runs/grpo/train/1.jsonl\n"
+    logged = {"step": 1, "data": {"critic/score/mean": 1.0}}
+    metrics = f"echo '{json.dumps(logged)}' > \"$VERL_FILE_LOGGER_PATH\"\n"
+    env = programs(work, python=dump + metrics + train)
+    assert status_of(recipe("verl", "sh"), work, env, end) == expected
+    page = (work / "report" / "index.html").read_text("utf-8")
+    assert "1 response" in page
+    assert "Trainer metrics from metrics.jsonl" in page
+
+
+def status_of(script: str, work: Path, env: dict[str, str], end: str) -> int:
+    """Run a script, and send SIGTERM to the shell alone if that is the end."""
+    job = subprocess.Popen(["bash", "-c", script], cwd=work, env=env)
     if end == "time limit":
         while not (work / "started").exists():
             time.sleep(0.05)
         job.send_signal(signal.SIGTERM)
-    status = job.wait(timeout=300)
-    assert (work / "report-17.html").stat().st_size > 1000
-    assert status == {"done": 0, "failed": 3, "time limit": -signal.SIGTERM}[end]
+    return job.wait(timeout=300)
 
 
 def test_ray_builds_it_and_keeps_the_status_of_the_training(work: Path) -> None:

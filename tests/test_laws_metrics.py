@@ -13,8 +13,9 @@ from rlreport.check.finding import Finding
 from rlreport.check.parts import part_name, tells_right
 from rlreport.check.registry import BY_ID
 from rlreport.check.run import Run
-from rlreport.metrics.consoles import console_steps, has_steps
+from rlreport.metrics.consoles import console_rows
 from rlreport.metrics.find import find_and_read
+from rlreport.metrics.progress_bars import Bars
 from rlreport.tables import Tables
 from tests.law_families import Shape
 from tests.law_families_metrics import metrics_log
@@ -302,16 +303,21 @@ NEW = (
 )
 
 
+def printed_steps(console: bytes) -> dict[int | None, dict[str, str]]:
+    """Return step -> metrics as a console prints them."""
+    rows = console_rows(enumerate(console.splitlines()), Bars())
+    return {row.step: row.cells for row in rows}
+
+
 def test_steps_of_deepspeed_chat_go_on_counting_in_the_next_epoch() -> None:
-    steps = dict(console_steps(OLD.splitlines()))
+    steps = printed_steps(OLD)
     rewards = {step: cells["average_reward_score"] for step, cells in steps.items()}
     assert rewards == {0: "0.75", 1: "-1.5", 2: "2.0"}
     assert steps[1]["act_loss"] == "inf"
 
 
 def test_newer_lines_of_deepspeed_chat_are_read() -> None:
-    assert has_steps(NEW)
-    assert dict(console_steps(NEW.splitlines())) == {
+    assert printed_steps(NEW) == {
         7: {"actor_loss": "0.25", "critic_loss": "0.5", "average_reward_score": "0.75"}
     }
 

@@ -2,6 +2,8 @@
 
 import json
 import random
+import re
+import sqlite3
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from pathlib import Path
@@ -12,9 +14,12 @@ import pandas as pd
 import pytest
 
 import rlreport
+from rlreport.errors import UsageError
 from rlreport.metrics.find import TrainerMetrics, find_and_read
+from rlreport.options import ReadOptions
 from rlreport.tables import NoteKind
 from tests.reading import write
+from tests.tracked import wandb_file
 
 Row = dict[str, Any]
 
@@ -60,6 +65,19 @@ HIGHER = logged(range(1, 101), 0.6, 0.9)
 LOW = logged(range(1, 41), 0.2, 0.3)
 RESUMPTION = logged(range(51, 151), 0.4, 0.9)
 FLAT = [logged(range(1, 101), 0.4, 0.4, seed) for seed in range(3)]
+# A counter of the batches of an epoch, of which there are only three
+SHORT_EPOCHS: list[Row] = []
+for _epoch in range(10):
+    for _batch in range(1, 4):
+        _value = 0.5 + 0.01 * _epoch + 0.003 * _batch
+        SHORT_EPOCHS.append({"step": _batch, "reward": _value, "epoch": _epoch})
+TOKENS = [
+    [
+        {**_row, "num_tokens": 64.5 * _i + _row["reward"]}
+        for _i, _row in enumerate(_rows)
+    ]
+    for _rows in FLAT
+]
 EPOCHS: list[Row] = []
 for _epoch, _rows in enumerate(FLAT):
     EPOCHS += [{**_row, "epoch": _epoch} for _row in _rows]
@@ -120,6 +138,24 @@ CASES: dict[str, tuple[list[Row], range, str]] = {
         EPOCHS,
         range(1, 301),
         NUMBERED_ON,
+    ),
+    "set back by every short epoch": (SHORT_EPOCHS, range(1, 31), NUMBERED_ON),
+    "set back, too briefly to tell by its steps": (
+        [{**row, "epoch": 0} for row in UP]
+        + [{**row, "epoch": 1} for row in OTHER[:2]],
+        range(1, 103),
+        NUMBERED_ON,
+    ),
+    "set back, while the number of tokens goes on": (
+        TOKENS[0]
+        + [{**row, "num_tokens": row["num_tokens"] + 9000} for row in TOKENS[1]],
+        range(1, 201),
+        NUMBERED_ON,
+    ),
+    "set back with the number of tokens": (
+        TOKENS[0] + TOKENS[1],
+        range(1, 101),
+        NOT_JUDGED,
     ),
     "steps and epochs set back": (
         [{**row, "epoch": row["step"] / 50} for row in EPOCHS],
@@ -184,12 +220,37 @@ def tensorboard(folder: Path, rows: list[Row], start: int = 1_700_000_000) -> Pa
     return path
 
 
+def wandb(folder: Path, rows: list[Row]) -> Path:
+    events = []
+    for own, row in enumerate(rows):
+        event = {name: row[name] for name in row if name != "step"}
+        events.append({**event, "_step": own, "global_step": row["step"]})
+    return wandb_file(folder / "run-1.wandb", events)
+
+
+def trackio(folder: Path, rows: list[Row]) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "project.db"
+    with sqlite3.connect(path) as database:
+        database.execute(
+            "CREATE TABLE metrics (run_name TEXT, step INTEGER, metrics TEXT)"
+        )
+        for own, row in enumerate(rows):
+            event = {name: row[name] for name in row if name != "step"}
+            logged_row = {**event, "train/global_step": row["step"]}
+            values = ("one", 2 * own + 1, json.dumps(logged_row))
+            database.execute("INSERT INTO metrics VALUES (?, ?, ?)", values)
+    return path
+
+
 WRITERS: dict[str, Callable[[Path, list[Row]], Path]] = {
     "jsonl": jsonl,
     "csv": csv,
     "history": history,
     "mlflow": mlflow,
     "tensorboard": tensorboard,
+    "wandb": wandb,
+    "trackio": trackio,
 }
 
 
@@ -245,6 +306,111 @@ def test_rows_of_writers_in_turns_are_averaged(tmp_path):
     assert table["reward"].tolist() == pytest.approx(means)
 
 
+def random_log(rng: random.Random) -> list[Row]:
+    """Rows of a run that is resumed, started again and counted anew, in parts of random lengths."""
+    rows: list[Row] = []
+    epoch = 0
+    last = 0
+    for _ in range(rng.randint(1, 6)):
+        kind = rng.choice(["resumed", "started", "set back", "goes on"])
+        first = last + 1
+        if kind == "resumed":
+            first = rng.randint(max(1, last - 20), max(1, last - 1))
+        elif kind != "goes on":
+            first = rng.choice([0, 1])
+        # Several rows of one step, one after another, would be averaged.
+        first += first == last
+        if kind == "set back":
+            epoch += 1
+        elif kind == "started":
+            epoch = 0
+        last = first + rng.randint(1, 30)
+        for step in range(first, last):
+            rows.append({"step": step, "reward": rng.random(), "epoch": epoch})
+        last -= 1
+    return rows
+
+
+def rows_that_notes_name(read: TrainerMetrics) -> int:
+    """Number of rows that notes say are left out, or replaced by later ones."""
+    named = 0
+    for note in read.notes:
+        left_out = re.search(r"the ([\d,]+) rows", str(note.text))
+        if left_out:
+            named += int(left_out[1].replace(",", ""))
+        elif RESUMED in note.text:
+            named += note.count
+    return named
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+def test_no_row_of_a_random_log_vanishes_in_silence(writer, tmp_path):
+    for seed in range(30 if writer == "jsonl" else 12):
+        rows = random_log(random.Random(seed))
+        folder = tmp_path / str(seed)
+        WRITERS[writer](folder, rows)
+        for restarts in (None, "all", "last", 1):
+            read = find_and_read([folder], restarts=restarts)
+            rewards = np.array([row["reward"] for row in rows])
+            read_rewards = read.table["reward"].to_numpy()
+            is_used = np.isclose(rewards[:, None], read_rewards, rtol=1e-6).any(axis=1)
+            assert is_used.sum() + rows_that_notes_name(read) == len(rows), seed
+
+
+def test_no_row_of_event_files_in_one_folder_vanishes_in_silence(tmp_path):
+    for seed in range(8):
+        rows = random_log(random.Random(seed))
+        # A process that is started again opens another file.
+        files: list[list[Row]] = [[]]
+        for row in rows:
+            if files[-1] and row["step"] < files[-1][-1]["step"]:
+                files.append([])
+            files[-1].append(row)
+        folder = tmp_path / str(seed)
+        for i, of_file in enumerate(files):
+            tensorboard(folder, of_file, 1_700_000_000 + 10_000 * i)
+        read = find_and_read([folder])
+        rewards = np.array([row["reward"] for row in rows])
+        read_rewards = read.table["reward"].to_numpy()
+        is_used = np.isclose(rewards[:, None], read_rewards, rtol=1e-6).any(axis=1)
+        assert is_used.sum() + rows_that_notes_name(read) == len(rows), seed
+
+
+@pytest.mark.parametrize(
+    ("restarts", "steps", "word"),
+    [
+        (1, 40, "start 1, of 40 steps"),
+        ("2", 60, "start 2, of 60 steps"),
+        ("last", 50, "start 3, of 50 steps"),
+        ("all", 150, "are read as one training"),
+    ],
+)
+def test_the_start_that_is_read_can_be_chosen(restarts, steps, word, tmp_path):
+    starts = FLAT[0][:40] + FLAT[1][:60] + FLAT[2][:50]
+    jsonl(tmp_path / "logs", starts)
+    options = ReadOptions(restarts=restarts)
+    read = find_and_read([tmp_path / "logs"], restarts=options.restarts)
+    assert len(read.table) == steps
+    assert word in notes(read)
+    assert NOT_JUDGED not in notes(read)
+
+
+@pytest.mark.parametrize("restarts", [3, "3"])
+def test_a_start_that_is_not_there_is_refused(restarts, tmp_path):
+    jsonl(tmp_path / "logs", FLAT[0] + FLAT[1])
+    with pytest.raises(UsageError, match="2 starts, of 100, 100 steps"):
+        built(tmp_path, restarts=restarts)
+    jsonl(tmp_path / "logs", UP)
+    with pytest.raises(UsageError, match="the logs have 1 start"):
+        built(tmp_path, restarts=restarts)
+
+
+@pytest.mark.parametrize("restarts", [0, "first", "-1", True, 1.5])
+def test_a_choice_of_starts_that_is_none_is_refused(restarts):
+    with pytest.raises(UsageError, match="restarts must be all, last or the number"):
+        ReadOptions(restarts=restarts)
+
+
 def built(folder: Path, **options: Any) -> rlreport.Report:
     return rlreport.build(folder / "logs", folder / "out", workers=1, **options)
 
@@ -254,7 +420,7 @@ def test_several_starts_are_not_judged_unless_they_are_said_to_be_one_run(tmp_pa
     report = built(tmp_path)
     assert report.verdict.level == "unjudged"
     assert report.verdict.sentence.startswith("Not judged: 3 starts in one log.")
-    assert "--merge" in report.verdict.sentence
+    assert "--restarts all" in report.verdict.sentence
     assert [finding.id for finding in report.verdict.findings] == ["mixed_runs"]
     merged = built(tmp_path, merge=True)
     assert merged.verdict.level == "unclear"
@@ -266,7 +432,7 @@ def test_the_longest_last_start_is_judged_and_what_is_left_out_is_said(tmp_path)
     report = built(tmp_path)
     assert report.verdict.level == "healthy"
     notes = [note for note in report.tables.notes if note.kind == NoteKind.FORMAT]
-    left_out = "the 40 steps of the starts before it are left out"
+    left_out = "the 40 rows of the starts before it are left out"
     assert left_out in str(notes[0].text)
 
 

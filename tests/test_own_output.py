@@ -199,3 +199,29 @@ def test_a_manifest_of_others_makes_no_report(manifest: str, tmp_path: Path) -> 
     assert [source.name for source in find_sources([logs]).sources][
         -1
     ] == "rank_0.jsonl"
+
+
+@pytest.mark.parametrize("form", ["html", "zip", "email", "markdown"])
+@pytest.mark.parametrize("name", ["out", "out.report"])
+def test_a_report_of_any_name_is_left_out(form: str, name: str, tmp_path: Path) -> None:
+    logs = write_rollouts(tmp_path / "run")
+    rlreport.build(logs, logs / name, form=form, quiet=True)
+    listing = find_sources([logs])
+    assert [source.name for source in listing.sources] == ["rank_0.jsonl"]
+    assert (name in listing.reports, listing.other) == (True, [])
+    result = run("inspect", logs / name)
+    assert (result.returncode, "written by rlreport" in result.stderr) == (2, True)
+
+
+def test_comparisons_indexes_and_caches_among_the_logs_are_left_out(
+    tmp_path: Path,
+) -> None:
+    logs = write_rollouts(tmp_path / "run")
+    for name in ("comparison", "comparison.html", "comparison.md"):
+        rlreport.compare(logs / "rank_0.jsonl", logs / "rank_0.jsonl", logs / name)
+    rlreport.build(logs, logs / "report", cache=logs / "cache", quiet=True)
+    rlreport.index([logs / "report"], logs / "index.html")
+    listing = find_sources([logs])
+    assert [source.name for source in listing.sources] == ["rank_0.jsonl"]
+    assert [source.name for source in listing.other] == []
+    assert "left out: reports written by rlreport" in run("inspect", logs).stdout

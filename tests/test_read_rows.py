@@ -233,7 +233,7 @@ def test_a_file_whose_steps_are_in_no_order_has_no_restarts(tmp_path: Path) -> N
     assert "restart" not in kinds(scan)
     assert len(scan.responses) == 80
     in_order = [row(step) for step in 2 * sorted(swapped)]
-    assert "restart" in kinds(read(write(tmp_path / "b.jsonl", in_order)))
+    assert "several_starts" in kinds(read(write(tmp_path / "b.jsonl", in_order)))
 
 
 @pytest.mark.parametrize("lines", ["a.jsonl", "a.jsonl.gz"])
@@ -536,6 +536,38 @@ def test_starts_in_one_file_of_rollouts_are_not_judged_unless_they_are_one_run(
     for options in ({"merge": True}, {"restarts": "last"}):
         verdict = check_logs([path], BuildOptions(workers=1, **options))
         assert verdict.lead != "mixed_runs"
+
+
+@pytest.mark.parametrize(
+    ("restarts", "rewards", "steps"),
+    [
+        (None, {2.0}, 20),
+        ("last", {2.0}, 20),
+        (1, {0.0}, 30),
+        (2, {1.0}, 25),
+        ("all", {0.0, 1.0, 2.0}, 75),
+    ],
+)
+def test_no_two_starts_of_rollouts_are_mixed_in_a_step(
+    restarts, rewards, steps, tmp_path
+):
+    path = write(tmp_path / "a.jsonl", started(30, 25, 20))
+    scan = read(path, restarts=restarts)
+    assert set(scan.responses["reward"]) == rewards
+    assert scan.responses.groupby("step").size().tolist() == [4] * steps
+    assert scan.responses.groupby("step")["reward"].nunique().max() == 1
+    (note,) = (note for note in scan.notes if "3 starts in one log" in note.text)
+    assert restarts == "all" or f"the {300 - 4 * steps} rows" in note.text
+
+
+def test_ranks_of_several_starts_are_said_once_and_the_same_start_of_each_is_read(
+    tmp_path,
+):
+    for rank in range(3):
+        write(tmp_path / f"rank_{rank}.jsonl", started(5, 30))
+    scan = read(tmp_path)
+    assert set(scan.responses["reward"]) == {1.0}
+    assert [note.count for note in scan.notes if "2 starts" in note.text] == [60]
 
 
 def test_the_last_start_of_rollouts_is_the_run_if_it_is_the_longest(tmp_path):

@@ -34,6 +34,7 @@ LAYERS = [
     "deliver",
     "flows",
     "cli",
+    "training",
 ]
 """Packages in the order of docs/architecture.md: each imports only from those before it."""
 

@@ -19,9 +19,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import rlreport
-from rlreport.callback import ReportCallback
-from rlreport.errors import OutputError, UnusableInputError, UsageError
+from rlreport.errors import OutputError, UsageError
 from rlreport.system.stores import zstd
 from rlreport.writer import RolloutWriter
 from tests.reading import read, write
@@ -230,62 +228,6 @@ def test_slips_are_named(tmp_path: Path) -> None:
     writer.close()
     with pytest.raises(OutputError, match="closed"):
         writer.write(**ROW)
-
-
-class State:
-    is_world_process_zero = True
-
-    def save_to_json(self, path: str) -> None:
-        Path(path).write_text('{"log_history": []}')
-
-
-@pytest.fixture
-def built(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
-    calls: list[tuple[Any, ...]] = []
-
-    def build(logs: list[Path], out: str, **options: Any) -> None:
-        calls.append((logs, out, options))
-
-    monkeypatch.setitem(vars(rlreport), "build", build)
-    return calls
-
-
-def test_the_callback_builds_from_the_trainer_s_completions(tmp_path, built):
-    (tmp_path / "completions").mkdir()
-    args = SimpleNamespace(output_dir=str(tmp_path), log_completions=True)
-    callback = ReportCallback("run.html", title="A run")
-    callback.on_init_end(args, State(), None)
-    assert callback.on_step_end(args, State(), None) is None
-    callback.on_train_end(args, State(), None)
-    metrics = tmp_path / "trainer_state.json"
-    options = {"title": "A run", "metrics": [metrics]}
-    assert built == [([tmp_path / "completions"], "run.html", options)]
-    assert metrics.exists()
-    # What a script writes goes first, and only the main process builds.
-    RolloutWriter(tmp_path / "rollouts").write(**ROW)
-    callback.on_train_end(args, State(), None)
-    callback.on_train_end(args, SimpleNamespace(is_world_process_zero=False), None)
-    assert [call[0] for call in built[1:]] == [[tmp_path / "rollouts"]]
-
-
-@pytest.mark.parametrize("error", [UnusableInputError("no rows"), OSError("no rows")])
-def test_a_report_that_fails_does_not_fail_the_run(tmp_path, monkeypatch, error):
-    def fail(*_: Any, **__: Any) -> None:
-        raise error
-
-    monkeypatch.setitem(vars(rlreport), "build", fail)
-    with pytest.warns(UserWarning, match="no report was built: no rows"):
-        ReportCallback("run.html").on_train_end(
-            SimpleNamespace(output_dir=tmp_path), State(), None
-        )
-
-
-def test_the_callback_warns_when_completions_are_off(tmp_path: Path) -> None:
-    args = SimpleNamespace(output_dir=tmp_path, log_completions=False)
-    with pytest.warns(UserWarning, match="log_completions is off"):
-        ReportCallback("run.html").on_init_end(args, State(), None)
-    with pytest.raises(AttributeError):
-        _ = ReportCallback("run.html").nothing_like_an_event
 
 
 PAGE = (Path(__file__).parents[1] / "docs" / "frameworks.md").read_text()

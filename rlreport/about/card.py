@@ -27,6 +27,7 @@ CONFIGURATIONS = (
     "args.json",
     "training_args.json",
     "training_args.yaml",
+    "rlreport_args.json",
     "trainer_state.json",
 )
 
@@ -44,6 +45,18 @@ _MAX_NESTING = 12
 _INDENT = "  "
 # Entries of configuration files that are results of the run, not settings
 _RESULT_ENTRIES = ("log_history",)
+# The settings in a ``trainer_state.json``, whose other entries are bookkeeping
+_STATE = "trainer_state.json"
+_SETTINGS_IN_STATE = frozenset(
+    {
+        "eval_steps",
+        "logging_steps",
+        "max_steps",
+        "num_train_epochs",
+        "save_steps",
+        "train_batch_size",
+    }
+)
 
 _PROSE_NAME = re.compile(r"prompt|system|template|instruct", re.IGNORECASE)
 _CARD_NUMBER = r"[-+]?[0-9.]+(?:e[-+]?[0-9]+)?"
@@ -95,14 +108,18 @@ def run_card(
     configs: Sequence[str | Path] = (),
     meta: Mapping[str, str] | None = None,
     git: bool = False,
+    tracked: tuple[str, Mapping[str, Any]] | None = None,
 ) -> Card:
     """Return the configuration of a run, from files, ``meta`` and, with ``git``, the commit.
 
-    The files are ``configs`` or, without any, those next to the logs. A file that cannot be read
-    raises UsageError if it is one of ``configs``, else it becomes a note.
+    The files are ``configs`` or, without any, those next to the logs, and ``tracked``: the name of
+    a tracker's file, and the configuration in it. A file that cannot be read raises UsageError if
+    it is one of ``configs``, else it becomes a note.
     """
     card = Card()
-    # Later sources replace values of earlier ones: files, then --meta, then git.
+    # Later sources replace values of earlier ones: trackers, files, then --meta, then git.
+    if tracked is not None and not configs:
+        _add(card, *tracked)
     for path in map(Path, configs or _configurations_of(logs)):
         try:
             values = load_config(path)
@@ -117,8 +134,7 @@ def run_card(
             card.notes.append(reason)
             continue
         if isinstance(values, Mapping):
-            settings = {k: v for k, v in values.items() if k not in _RESULT_ENTRIES}
-            _add(card, path.name, settings)
+            _add(card, path.name, _settings_in(path, values))
             card.paths.append(path)
         elif configs:  # a list or a scalar
             raise UsageError(f"--config {path.name}: contains no settings")
@@ -127,6 +143,24 @@ def run_card(
     if git:
         _add(card, "git", _git())
     return card
+
+
+def _settings_in(path: Path, values: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the entries of a configuration file without those that are results of the run."""
+    if path.name == _STATE:
+        return {k: v for k, v in values.items() if k in _SETTINGS_IN_STATE}
+    return {k: v for k, v in values.items() if k not in _RESULT_ENTRIES}
+
+
+def with_settings(card: Card, source: str, settings: Mapping[str, Any]) -> Card:
+    """Return a card with the settings that a log has; entries that the card has already stay."""
+    added = replace(
+        card, entries={**card.entries}, sources=[*card.sources], secrets={*card.secrets}
+    )
+    known = card.entries.keys() | card.secrets
+    new = {name: value for name, value in _scalars(settings) if name not in known}
+    _add(added, source, new)
+    return added
 
 
 def configured(folder: Path) -> list[Path]:

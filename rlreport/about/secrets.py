@@ -318,3 +318,22 @@ def named_value(pairs: Mapping[str, Any]) -> Mapping[str, Any]:
         if signs.count(True) > 1 and _is_suspect(name):
             return {name: {other: pairs[other] for other in pairs if other != key}}
     return pairs
+
+
+def without_secrets(values: Mapping[str, Any], name: str = "") -> dict[str, Any]:
+    """Return nested settings without those that may hold a credential.
+
+    ``name`` is the dotted name of ``values``, "" for the whole.
+    """
+    kept: dict[str, Any] = {}
+    for key, value in named_value(values).items():
+        dotted_name = f"{name}.{key}" if name else key
+        if isinstance(value, Mapping):
+            kept[key] = without_secrets(value, dotted_name)
+            continue
+        text = value
+        if isinstance(value, list | tuple):
+            text = ", ".join(map(str, value))
+        if not is_secret(dotted_name, text):
+            kept[key] = value
+    return kept

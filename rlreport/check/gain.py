@@ -71,6 +71,7 @@ class GainPart:
     first: float
     last: float
     fell: bool = False
+    rose: bool = False  # whether it probably rose, if only by a little
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,7 +233,14 @@ def _gain(run: Run, course: Course, shares: Sequence[GainPart]) -> Gain:
         share = known.share if known is not None else math.nan
         curve = one.course.curve
         told.append(
-            GainPart(one.name, share, curve.first.value, curve.last.value, curve.fell)
+            GainPart(
+                one.name,
+                share,
+                curve.first.value,
+                curve.last.value,
+                fell=curve.fell,
+                rose=one.course.probable > 0,
+            )
         )
     return Gain(
         first=course.first.value,

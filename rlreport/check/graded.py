@@ -6,8 +6,9 @@ are the counts and the responses behind them, for readers who look at the grader
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -33,18 +34,23 @@ class Outcome(StrEnum):
     WRONG = "wrong"
 
 
-class BlockOutcomes(NamedTuple):
-    """How many responses of some steps have which outcome.
+Kind = TypeVar("Kind", bound=StrEnum)
+
+
+class BlockCounts(NamedTuple, Generic[Kind]):
+    """How many responses of some steps are of which kind, such as which outcome they have.
 
     Attributes:
         steps: the first and the last of these steps.
-        labelled: how many responses have a reward, and a label to compare their answers with.
-        counts: how many of them have each outcome; together they are all.
+        rows: the slice of the steps' responses in the table of training responses.
+        known: how many of them are of a known kind: have a reward, and a label to compare with.
+        counts: how many of these are of each kind.
     """
 
     steps: tuple[int, int]
-    labelled: int
-    counts: dict[Outcome, int]
+    rows: slice
+    known: int
+    counts: dict[Kind, int]
 
 
 class EqualSets(NamedTuple):
@@ -94,15 +100,25 @@ def reward_range(run: Run) -> tuple[float, float]:
     return float(finite.min()), float(finite.max())
 
 
-def outcomes_by_block(run: Run) -> list[BlockOutcomes]:
-    """Return the outcomes in blocks of steps, if there are several, and last in the whole run.
+def outcomes_by_block(run: Run) -> list[BlockCounts[Outcome]]:
+    """Return the outcomes in blocks of steps, see ``counts_by_block``."""
+    return counts_by_block(run, labelled(run).is_known, outcomes(run))
 
-    The blocks are those of the checks of labels. Without labelled responses, there is nothing.
+
+def counts_by_block(
+    run: Run, is_known: Bools, of_run: Mapping[Kind, Bools]
+) -> list[BlockCounts[Kind]]:
+    """Return counts in blocks of steps, if there are several, and last in the whole run.
+
+    The blocks are those of the checks of labels. Without known responses, there is nothing.
+
+    Args:
+        run: the run.
+        is_known: which responses are of a known kind, bool (rows,).
+        of_run: which of them are of each kind, bool (rows,) each.
     """
-    is_known = labelled(run).is_known
     if not is_known.any():
         return []
-    of_run = outcomes(run)
     windows = blocks(run, among=is_known, least_rows=LEAST_ROWS, most=MOST_BLOCKS)
     whole = run.window(0, len(run.steps))
     several = windows if len(windows) > 1 else ()
@@ -110,13 +126,11 @@ def outcomes_by_block(run: Run) -> list[BlockOutcomes]:
 
 
 def _in_block(
-    window: Window, is_known: Bools, of_run: dict[Outcome, Bools]
-) -> BlockOutcomes:
-    counts = {}
-    for outcome, rows in of_run.items():
-        counts[outcome] = int(rows[window.rows].sum())
+    window: Window, is_known: Bools, of_run: Mapping[Kind, Bools]
+) -> BlockCounts[Kind]:
+    counts = {kind: int(rows[window.rows].sum()) for kind, rows in of_run.items()}
     steps = (window.steps[0], window.steps[-1])
-    return BlockOutcomes(steps, int(is_known[window.rows].sum()), counts)
+    return BlockCounts(steps, window.rows, int(is_known[window.rows].sum()), counts)
 
 
 def equal_sets(run: Run) -> EqualSets:

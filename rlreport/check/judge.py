@@ -83,7 +83,7 @@ def with_excerpts(
 # Figure of the policy -> columns of responses and roles of trainer metrics; each of them shows it
 OF_POLICY = {
     translatable("KL"): ("kl_k1", "kl", "kl_token"),
-    translatable("entropy"): ("surprisal_mean", "entropy"),
+    translatable("entropy"): ("surprisal_mean", "entropy", "entropy_response"),
     translatable("engine mismatch"): MISMATCHES,
 }
 # Figure that needs log-probabilities of a second policy -> that policy
@@ -176,6 +176,7 @@ def _about_run(run: Run) -> Judged[Finding]:
         step_count=len(steps),
         first_step=steps[0] if steps else None,
         last_step=steps[-1] if steps else None,
+        extent=run.tables.extent,
         basis=_basis(run),
         reward_count=int(np.isfinite(quantities.reward(run).values).sum()),
         response_count=len(run.responses),

@@ -36,7 +36,8 @@ _OF_METRICS = (
         r"(?:[_/](?:mean|avg))?"
     ),
     re.compile(
-        r"(?P<name>(?:answer_)?(?:accuracy|correct(?:ness)?))(?:[_/](?:mean|avg))?"
+        r"(?P<name>(?:answer_)?(?:accuracy|acc|correct(?:ness)?(?:_rate)?|(?:pass|solve|success)_rate))"
+        r"(?:[_/](?:mean|avg))?"
     ),
 )
 # Words in names of what is no part: penalties, other figures of the reward, other rewards, failures
@@ -46,7 +47,9 @@ _NO_PARTS = frozenset(
     "accuracies advantage fail failed failure failures error errors invalid timeout timeouts "
     "refusal refusals".split()
 )
-_RIGHT = re.compile(r"accura|correct|(?:^|[^a-z])acc(?:[^a-z]|$)")
+_RIGHT = re.compile(
+    r"accura|correct|(?:^|[^a-z])acc(?:[^a-z]|$)|(?:^|[^a-z])(?:pass|solve|success)_rate(?:[^a-z]|$)"
+)
 _NOT_RIGHT = re.compile(r"incorrect|format")
 
 # Names that a copy of the whole reward has

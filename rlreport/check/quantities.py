@@ -18,6 +18,7 @@ from rlreport.check.run import Run, has, once_per_run
 from rlreport.check.series import MIN_STEPS, Series
 from rlreport.figures.ragged import Floats
 from rlreport.metrics.roles import in_unit_of
+from rlreport.tables import ends_early
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,10 +106,15 @@ def series_by_step(
 
 
 def covers(run: Run, series: Series) -> bool:
-    """Return whether a metric has half of the run's steps, or without rollouts MIN_STEPS."""
-    enough = run.responses.empty and len(series.steps) >= MIN_STEPS
-    often = 2 * len(series.steps) >= len(run.steps)
-    return enough or (often and not run.tables.metrics_apart)
+    """Return whether a metric has half of the run's steps, or without rollouts MIN_STEPS.
+
+    One that ends early does not, as after a crash that left the metrics of a checkpoint.
+    """
+    is_often = 2 * len(series.steps) >= len(run.steps)
+    if run.responses.empty:
+        return is_often or len(series.steps) >= MIN_STEPS
+    end = int(series.steps.max(initial=-1))
+    return is_often and not ends_early(end, run.steps) and not run.tables.metrics_apart
 
 
 def leading_series(

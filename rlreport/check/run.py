@@ -117,7 +117,8 @@ class Run:
     @cached_property
     def roles(self) -> Mapping[str, str]:
         """Role ("kl") -> name of the trainer's metric ("actor/kl_loss"); see ``metrics.roles``."""
-        return roles_of(str(name) for name in self.tables.metrics.columns[1:])
+        names = map(str, self.tables.metrics.columns[1:])
+        return roles_of(names, self.tables.metric_roles)
 
     @property
     def length(self) -> str:

@@ -20,6 +20,7 @@ from rlreport.check.finding import (
 )
 from rlreport.check.gain import Gain
 from rlreport.check.limits import Tested
+from rlreport.tables import Extent
 from rlreport.text.clean import printable
 from rlreport.text.messages import message, sentences
 
@@ -73,6 +74,7 @@ class Judged(Generic[F]):
     # first and last step of the run, None without any
     first_step: int | None = None
     last_step: int | None = None
+    extent: Extent | None = None  # how far the run is logged
     # what is logged ("rewards and texts") if it is no more than that, else ""
     basis: str = ""
     reward_count: int = 0  # number of steps with a reward
@@ -180,6 +182,7 @@ def _verdict_json(verdict: Verdict) -> dict[str, Any]:
         **_fields(verdict, "level", "sentence", "what", "course_sentence", "next"),
         "evidence": verdict.evidence and verdict.evidence._asdict(),
         **_fields(verdict, "lead", "keep_step"),
+        "extent": verdict.extent and verdict.extent._asdict(),
         "course": [_course_json(course) for course in verdict.courses.values()],
     }
 

@@ -22,12 +22,14 @@ from rlreport.cli.terminal import (
     verdict_lines,
 )
 from rlreport.deliver.forms import FORMS
-from rlreport.errors import UsageError
+from rlreport.errors import UnusableInputError, UsageError
 from rlreport.options import CHECKING, READING, BuildOptions, CompareOptions
+from rlreport.system.wandb_runs import DEFAULT_LIMIT, local_copies
 from rlreport.text.language import Language
 from rlreport.text.numbers import byte_size, counted
 
 if TYPE_CHECKING:
+    from rlreport.read.field_list import FileFields
     from rlreport.read.tables import Scan
     from rlreport.tables import LogFile, MetricsFile
 
@@ -51,12 +53,12 @@ def check(
       rlreport check logs/ --verbose
       rlreport check logs/ --json --fail-on warning
     """
+    from rlreport.api import judge
     from rlreport.check import findings_json
-    from rlreport.flows.build import check_logs
     from rlreport.pages.html import canonical_json
 
     quiet = given["quiet"] or as_json  # JSON comes without progress
-    verdict = check_logs(logs, BuildOptions(**{**given, "quiet": quiet}))
+    verdict = judge(logs, **{**given, "quiet": quiet})
     if as_json:
         say_json(canonical_json(findings_json(verdict), indent=True))
     elif not quiet:
@@ -114,9 +116,23 @@ def formats() -> None:
     show_default="Runs",
     help="Title of the page.",
 )
+@click.option(
+    "--limit",
+    metavar="N",
+    type=click.IntRange(min=1),
+    default=DEFAULT_LIMIT,
+    show_default=True,
+    help="Maximum number of runs of a project of W&B, the newest first.",
+)
 @options(BuildOptions, "lang", "quiet")
 def index(
-    reports: tuple[str, ...], out: str, title: str, lang: str, quiet: bool
+    reports: tuple[str, ...],
+    out: str,
+    title: str,
+    *,
+    limit: int,
+    lang: str,
+    quiet: bool,
 ) -> None:
     """List many REPORTS on one page: folders, .zip or .html files, or folders of these.
 
@@ -126,10 +142,11 @@ def index(
     Examples:
       rlreport index runs/ -o runs/index.html
       rlreport index main/ seed1.zip seed2.html -o index.html --title "KL sweep"
+      rlreport index wandb://TEAM/PROJECT --limit 20
     """
     from rlreport.api import index as build_index
 
-    page = build_index(reports, out, title=title, lang=lang)
+    page = build_index(reports, out, title=title, lang=lang, limit=limit)
     if quiet:
         return
     for path, reason in page.unread:
@@ -150,10 +167,25 @@ def inspect(logs: tuple[str, ...], **given: Any) -> None:
     """
     from rlreport.flows.load import read_run
     from rlreport.pages.data import note_in_words
+    from rlreport.read.field_list import field_lists
     from rlreport.summarise.times import times_of
     from rlreport.system.workers import Progress
+    from rlreport.tables import NoteKind
 
-    scan, metrics = read_run(logs, given, Progress(given["quiet"]))
+    with local_copies({"logs": logs}) as copies:
+        paths = copies["logs"]
+        try:
+            scan, metrics, _ = read_run(
+                paths, given, Progress(given["quiet"]), explain=True
+            )
+        except UnusableInputError as error:
+            # What cannot be read is shown as it is, to find out how to read it.
+            lists = field_lists(paths)
+            if given["strict"] or not lists:
+                raise
+            say(str(error))
+            _say_field_lists(lists)
+            return
     has_rollouts = len(scan.responses) > 0
     if has_rollouts:
         _say_steps(scan)
@@ -167,8 +199,26 @@ def inspect(logs: tuple[str, ...], **given: Any) -> None:
     if has_rollouts:
         _say_section("fields", _field_lines(scan))
     _say_section("notes", map(note_in_words, [*scan.notes, *metrics.notes]))
+    not_read = {
+        note.file
+        for note in scan.notes
+        if note.kind == NoteKind.NOT_A_LOG and note.file
+    }
+    _say_field_lists(field_lists(logs, not_read) if not_read else [])
     bad_lines = (f"{location(bad)}: {bad.reason}" for bad in scan.bad_lines)
     _say_section(f"left out: {scan.bad_count:,}", bad_lines)
+
+
+def _say_field_lists(files: Iterable[FileFields]) -> None:
+    """Print the fields of files that are not read, with an example of each."""
+    for file in files:
+        lines = [
+            f"{field.name:24} {field.kinds:16} {field.example}" for field in file.fields
+        ]
+        say()
+        say(f"not read: {file.name}  {file.what}")
+        for line in lines:
+            say(f"  {line}")
 
 
 def _say_section(title: str, lines: Iterable[str]) -> None:

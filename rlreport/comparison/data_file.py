@@ -7,6 +7,7 @@ import io
 import warnings
 import zipfile
 import zlib
+from collections.abc import Mapping
 
 import numpy as np
 import orjson
@@ -157,11 +158,14 @@ def _block_numbers(count: int) -> Ints:
     return np.repeat(np.arange(count, dtype=np.int64), size)[:count]
 
 
-def trainer_rows(metrics: pd.DataFrame) -> pd.DataFrame:
+def trainer_rows(
+    metrics: pd.DataFrame, metric_roles: Mapping[str, str] | None = None
+) -> pd.DataFrame:
     """Return a row per step: ``step``, ``pair`` and the metrics, in columns by their role.
 
     ``pair`` is the number of a block of adjacent steps, see ``trainer_data``. A column is named
     TRAINER and the role, such as ``trainer:kl``; metrics without a role are left out.
+    ``metric_roles`` are those of the tables.
     """
     if "step" not in metrics:
         return pd.DataFrame({"step": [], "pair": []})
@@ -170,7 +174,7 @@ def trainer_rows(metrics: pd.DataFrame) -> pd.DataFrame:
         "pair": _block_numbers(len(metrics)),
     }
     names = map(str, metrics.columns[1:])  # column 0 is ``step``
-    for role, name in roles_of(names).items():
+    for role, name in roles_of(names, metric_roles).items():
         values = metrics[name].to_numpy(np.float64)
         columns[f"{TRAINER}{role}"] = in_unit_of(role, name, values)
     return pd.DataFrame(columns)

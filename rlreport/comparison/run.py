@@ -92,7 +92,7 @@ def of_logs(  # noqa: PLR0917
     settings = {option: f"{value:g}" for option, value in vars(gae).items()}
     side = replace(
         side_of(name, response_data(tables), pair_by=options.pair_by),
-        trainer=trainer_rows(tables.metrics),
+        trainer=trainer_rows(tables.metrics, tables.metric_roles),
         cut=any(finding.id == CUT for finding in verdict.findings),
     )
     findings = {
@@ -146,7 +146,7 @@ def of_report(report: EarlierReport, pair_by: str) -> ComparedRun:
     ]
     side = replace(
         side_of(name, report.responses, pair_by=pair_by),
-        trainer=trainer_rows(report.metrics()),
+        trainer=trainer_rows(report.metrics(), _texts(section(about, "metric_roles"))),
         cut=any(finding.get("id") == CUT for finding in all_findings),
     )
     # As of logs: gamma and lambda, then the run's configuration

@@ -141,14 +141,14 @@ OVERVIEW: tuple[CurveChart | ChartMaker, ...] = (
         ),
         Curve(
             "valid_reward_mean",
-            "valid, policy",
+            "second, policy",
             key="valid",
             style=SECOND,
             own_scale=True,
         ),
         Curve(
             "ref_valid_reward_mean",
-            "valid, ref.",
+            "second, ref.",
             key="ref_valid",
             style=(LIGHT["muted"], (2, 4)),
         ),

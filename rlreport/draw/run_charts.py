@@ -351,6 +351,12 @@ class _Group:
     most: int  # maximum number of charts
     steps: Floats  # float64 (S,)
     values: Mapping[str, Floats]  # float64 (S,) by column name
+    metric_roles: Mapping[str, str]  # those of the tables
+
+    @property
+    def roles(self) -> dict[str, str]:
+        """Role -> name of the column with this role."""
+        return roles_of(self.values, self.metric_roles)
 
     @property
     def varied(self) -> list[str]:
@@ -358,7 +364,7 @@ class _Group:
 
         The role of a metric is what it measures, such as "kl".
         """
-        roles = roles_of(self.values)
+        roles = self.roles
         with_role = [roles[role] for role in ROLES if role in roles]
         names = dict.fromkeys([*with_role, *self.values])
         return [name for name in names if varies(self.values[name])]
@@ -380,7 +386,7 @@ def small_multiples(tables: Tables, frame: Frame) -> Iterator[Chart]:
         is_metrics = group.prefix == "metric_"
         has_own_steps = tables.metrics_apart and is_metrics
         extent = None if has_own_steps else frame.extent
-        roles = {metric: role for role, metric in roles_of(group.values).items()}
+        roles = {metric: role for role, metric in group.roles.items()}
         drawn = group.drawn
         for rank, (key, name) in enumerate(
             zip(unique_names(drawn), drawn, strict=True)
@@ -440,7 +446,10 @@ def _groups(tables: Tables) -> Iterator[_Group]:
             axis=message("mean"),
             most=MOST_EXTRA_COLUMNS,
             steps=floats(means, "step"),
-            values=_columns(means, {"step", *tables.reward_parts}),
+            values=_columns(
+                means, {"step", *tables.reward_parts, *_centered(tables.extras, means)}
+            ),
+            metric_roles={},
         )
     if "step" in tables.metrics:
         metrics = tables.metrics.sort_values("step")
@@ -451,7 +460,8 @@ def _groups(tables: Tables) -> Iterator[_Group]:
         limit = MOST_METRICS
         if tables.responses.empty:
             # Metrics stand in for the columns of the table of steps, which other charts show.
-            roles = roles_of(map(str, metrics.columns[1:]))  # without the step
+            names = map(str, metrics.columns[1:])  # without the step
+            roles = roles_of(names, tables.metric_roles)
             excluded_names |= {roles[role] for role in ROLE_COLUMNS if role in roles}
             limit = MOST_ALONE
         yield _Group(
@@ -461,7 +471,23 @@ def _groups(tables: Tables) -> Iterator[_Group]:
             most=limit,
             steps=floats(metrics, "step"),
             values=_columns(metrics, excluded_names),
+            metric_roles=tables.metric_roles,
         )
+
+
+# The mean of a step is 0 by construction if it is no larger part of the column's deviation
+_CENTERED = 1e-4
+
+
+def _centered(extras: pd.DataFrame, means: pd.DataFrame) -> set[str]:
+    """Return the columns whose mean is 0 at each step by construction, such as advantages."""
+    names = set()
+    for name in map(str, means.columns[1:]):  # without the step
+        largest = float(means[name].abs().max())
+        deviation = float(extras[name].std())
+        if largest <= _CENTERED * deviation:
+            names.add(name)
+    return names
 
 
 def _columns(table: pd.DataFrame, excluded_names: set[str]) -> dict[str, Floats]:

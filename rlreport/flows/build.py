@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 from markupsafe import Markup
 
-from rlreport.about.card import Card, run_card
+from rlreport.about.card import Card, run_card, with_settings
 from rlreport.about.several_runs import several_runs
 from rlreport.check import Thresholds, judge, load_thresholds
 from rlreport.check.advice import setup_of
@@ -34,6 +35,8 @@ from rlreport.draw.svg import check_address_space
 from rlreport.errors import UsageError
 from rlreport.figures.ragged import Ints
 from rlreport.flows.load import LoadedRun, load_run
+from rlreport.formats.base import Row
+from rlreport.metrics.settings import tracked_settings
 from rlreport.options import BuildOptions, ReportOptions
 from rlreport.pages.author_notes import notes_file, read_notes
 from rlreport.pages.context import JudgedRun
@@ -50,10 +53,12 @@ from rlreport.pages.report import RunPages
 from rlreport.pages.step_jobs import Renderer
 from rlreport.pages.table import KeyFigure
 from rlreport.read.rollouts import Rollouts
+from rlreport.read.scoring import ScoreFunction
+from rlreport.system.function_process import FunctionName, function_process
 from rlreport.system.stores import shown
 from rlreport.system.workers import Progress, Workers, release_memory
 from rlreport.tables import Note, NoteKind, Tables
-from rlreport.text.clean import printable
+from rlreport.text.clean import printable, safe_text
 from rlreport.text.language import ENGLISH, Language
 
 
@@ -172,7 +177,10 @@ def _load_and_judge(
     Names are replaced first, as judging writes them into findings. Texts are replaced last, as
     they are needed to judge.
     """
-    name, rollouts, tables = _load(logs, options, prepared.card, progress, workers)
+    name, rollouts, tables, logged_settings = _load(
+        logs, options, prepared.card, progress, workers
+    )
+    card = _with_logged(prepared.card, logged_settings, options)
     tables = _with_notes(tables, prepared.remarks)
     tables = _with_several_runs(logs, tables, options)
     if options.redact_names:
@@ -180,9 +188,7 @@ def _load_and_judge(
         name = "run"
     if options.in_progress:
         tables = tables.mark_in_progress()
-    judged, spreading = _judge(
-        tables, rollouts, prepared.thresholds, prepared.card, options
-    )
+    judged, spreading = _judge(tables, rollouts, prepared.thresholds, card, options)
     # Texts are read only if a chart of the user's functions takes them, and once for all. Their
     # rows are found now, before the samples are dropped.
     sampled_texts = cache(partial(_texts, _sampled_rows(tables), rollouts, options))
@@ -192,7 +198,7 @@ def _load_and_judge(
         judged = redacted_verdict(judged, redact)
         spreading = redacted_ngrams(spreading, redact)
         tables = redacted_tables(tables, redact)
-    setup = setup_of(tables, prepared.card.entries)
+    setup = setup_of(tables, card.entries)
     verdict = with_texts(judged, tables.sample_note, setup)
     # The user's functions get the tables after redaction, and with it no texts (see ``_texts``).
     charts, chart_errors = custom_charts(
@@ -205,7 +211,7 @@ def _load_and_judge(
         verdict=verdict,
         spreading=spreading,
         rollouts=rollouts,
-        card=prepared.card,
+        card=card,
         author_notes=prepared.author_notes,
         own_charts=charts,
         thresholds=prepared.thresholds,
@@ -218,7 +224,10 @@ def check_logs(logs: Sequence[str | Path], options: BuildOptions) -> Verdict:
     thresholds = _thresholds(options)
     with Workers(options.workers, options.ray) as workers:
         card = _card(logs, options)
-        _, rollouts, tables = _load(logs, options, card, progress, workers)
+        _, rollouts, tables, logged_settings = _load(
+            logs, options, card, progress, workers
+        )
+        card = _with_logged(card, logged_settings, options)
         tables = _with_several_runs(logs, tables, options)
         judged, _ = _judge(tables, rollouts, thresholds, card, options)
     return with_texts(judged, tables.sample_note, setup_of(tables, card.entries))
@@ -232,21 +241,40 @@ def _load(
     workers: Workers,
 ) -> LoadedRun:
     """Load the run. Files that have another purpose, such as thresholds, are no unread logs."""
+    function = FunctionName.of(options.score) if options.score else None
     given = (  # some may be None
         notes_file(logs, options.notes),
         options.thresholds,
         options.tokenizer,
         *options.charts,
+        function and function.file,
     )
-    return load_run(
-        logs,
-        options,
-        progress,
-        workers,
-        known=[*card.paths, *(Path(path) for path in given if path)],
-        one_run=options.merge,
-        explain=True,
-    )
+    if options.merge and options.restarts is None:
+        options = replace(options, restarts="all")
+    with _score_function(function, options) as score:
+        return load_run(
+            logs,
+            options,
+            progress,
+            workers,
+            known=[*card.paths, *(Path(path) for path in given if path)],
+            explain=True,
+            settings=card.entries or None,
+            score=score,
+        )
+
+
+@contextmanager
+def _score_function(
+    function: FunctionName | None, options: BuildOptions
+) -> Iterator[ScoreFunction | None]:
+    """Yield the function of ``--score``, whose code runs in a process of its own, None without."""
+    if function is None:
+        yield None
+        return
+    with function_process(function, options.score_timeout) as process:
+        name = f"{function.file.name}:{process.signature.name}"
+        yield ScoreFunction(process, safe_text(name))
 
 
 def _with_notes(tables: Tables, remarks: Sequence[Note]) -> Tables:
@@ -268,8 +296,7 @@ def _with_several_runs(
     With ``--merge``, the user says that they are one run; no note says otherwise.
     """
     if options.merge:
-        notes = [note for note in tables.notes if note.kind != NoteKind.SEVERAL_STARTS]
-        return replace(tables, notes=notes)
+        return tables
     note = several_runs(logs, tables, named=not options.redact_names)
     if note is None:
         return tables
@@ -282,16 +309,42 @@ def _thresholds(options: ReportOptions) -> Thresholds:
     return load_thresholds(options.thresholds) if options.thresholds else Thresholds()
 
 
-def _card(logs: Sequence[str | Path], options: ReportOptions) -> Card:
+def _card(logs: Sequence[str | Path], options: BuildOptions) -> Card:
     """Return the run's configuration; redaction removes its texts, or all entries with names."""
     meta = {str(name): str(value) for name, value in options.meta.items()}
+    configs = tuple(map(Path, options.config))
     card = run_card(
-        logs, configs=tuple(map(Path, options.config)), meta=meta, git=options.git
+        logs,
+        configs=configs,
+        meta=meta,
+        git=options.git,
+        tracked=None if configs else _tracked(logs, options),
     )
+    return _redacted(card, options)
+
+
+def _with_logged(
+    card: Card, settings: Mapping[str, Row], options: ReportOptions
+) -> Card:
+    """Return the configuration, completed by what the logs say of it: file -> settings."""
+    for source, values in settings.items():
+        card = with_settings(card, source, values)
+    return _redacted(card, options) if settings else card
+
+
+def _redacted(card: Card, options: ReportOptions) -> Card:
     if options.redact_names:
         # Names of settings are names, too. The paths only keep the files from being unread logs.
-        return Card(withheld=bool(card.entries), paths=card.paths)
+        return Card(withheld=card.withheld or bool(card.entries), paths=card.paths)
     return card.without_texts() if options.redact else card
+
+
+def _tracked(
+    logs: Sequence[str | Path], options: BuildOptions
+) -> tuple[str, Mapping[str, Any]] | None:
+    """Return the configuration that a tracker has of the run, and the name of its file."""
+    found = tracked_settings([*logs, *options.metrics], options.run)
+    return found and (found.source, found.settings)
 
 
 def _judge(

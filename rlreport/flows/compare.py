@@ -153,7 +153,7 @@ def compared_run(
     report = earlier_report(path)
     if report:
         return of_report(report, options.pair_by)
-    name, rollouts, tables = load_run([path], options, progress)
+    name, rollouts, tables, _ = load_run([path], options, progress)
     tables = tables.without_step_in_progress()
     verdict = with_texts(judge(Run(tables, thresholds)))
     return of_logs(path, name, tables, rollouts, verdict, options)

@@ -6,6 +6,7 @@ import csv
 import os
 import re
 import sqlite3
+import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +34,13 @@ from rlreport.pages.page import RenderedPage
 from rlreport.pages.table import Shell
 from rlreport.read.listing import is_url
 from rlreport.system.stores import shown
+from rlreport.system.wandb_runs import (
+    DEFAULT_LIMIT,
+    WandbPath,
+    copy_run,
+    is_wandb,
+    runs_of_project,
+)
 from rlreport.system.workers import Progress, Workers
 from rlreport.text.clean import safe_text
 from rlreport.text.language import ENGLISH, Language
@@ -64,13 +72,20 @@ def build_index(
     *,
     title: str = "",
     language: Language = ENGLISH,
+    limit: int = DEFAULT_LIMIT,
 ) -> Index:
-    """Write a page that lists reports, one row each; an error leaves ``out`` unchanged."""
+    """Write a page that lists reports, one row each; an error leaves ``out`` unchanged.
+
+    Of a project of W&B, at most ``limit`` runs are listed, the newest.
+    """
     out = _index_path(out)
     target = out.resolve()
     found: list[Source] = []
     for path in reports:
-        found += _reports_at(path, target.parent, language)
+        if is_wandb(path):
+            found += _reports_of_wandb(str(path), target.parent, language, limit)
+        else:
+            found += _reports_at(path, target.parent, language)
     # A report that several paths lead to is listed once, and an index must not list itself.
     sources = [
         source for source in dict.fromkeys(found) if source.path.resolve() != target
@@ -164,7 +179,10 @@ def _build_reports(path: Path, folder: Path, language: Language) -> list[Source]
     Returns [] if these are not metrics of several runs.
     """
     reports: list[Source] = []
-    for run in find_and_read([path]).runs:
+    metrics = find_and_read([path])
+    if not metrics.paths:
+        metrics = find_and_read([path], wide=True)
+    for run in metrics.runs:
         name = re.sub(r"[^\w.-]+", "-", safe_text(run)).strip("-.")
         name = name[:100] or "run"  # file systems have limits on names
         out = folder / f"{name}.html"
@@ -173,13 +191,40 @@ def _build_reports(path: Path, folder: Path, language: Language) -> list[Source]
             out = folder / f"{name}-{len(reports)}.html"
         title = "" if run == "." else safe_text(run)  # ".": the folder itself
         options = BuildOptions(run=run, title=title, lang=language.code)
-        try:
-            with Workers(1) as workers:
-                build_report([path], out, options, Progress(), workers)
-        except RlreportError as error:
-            reports.append(Source(path, f"run {run}: {error}"))
-        else:
-            reports.append(Source(out))
+        reports.append(_built(path, out, options, called=f"run {run}"))
+    return reports
+
+
+def _built(path: Path, out: Path, options: BuildOptions, called: str) -> Source:
+    """Build a report at ``out``; if that fails, return why, with the name of the run."""
+    try:
+        with Workers(1) as workers:
+            build_report([path], out, options, Progress(), workers)
+    except RlreportError as error:
+        return Source(path, f"{called}: {error}")
+    return Source(out)
+
+
+def _reports_of_wandb(
+    url: str, folder: Path, language: Language, limit: int
+) -> list[Source]:
+    """Build a report in ``folder`` of each run of a project of W&B, or of the run that is named."""
+    named = WandbPath.of(url)
+    runs = [named] if named.run else runs_of_project(named, limit)
+    if not runs:
+        raise UnusableInputError(f"{named}: has no runs")
+    reports: list[Source] = []
+    for run in runs:
+        with tempfile.TemporaryDirectory(prefix="rlreport-wandb-") as temporary:
+            try:
+                copy = copy_run(run, Path(temporary))
+            except UnusableInputError as error:
+                reports.append(Source(Path(run.run), str(error)))
+                continue
+            # Names of runs are not unique; the id at the end of the copy's is.
+            out = folder / f"{copy.name}.html"
+            options = BuildOptions(title=copy.name, lang=language.code)
+            reports.append(_built(copy, out, options, called=f"run {copy.name}"))
     return reports
 
 

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rlreport.errors import UnusableInputError
+from rlreport.about.card import run_card
+from rlreport.errors import UnusableInputError, UsageError
+from rlreport.formats.base import Row
+from rlreport.formats.trainer_state import planned_steps
+from rlreport.metrics.console_files import unknown_consoles
 from rlreport.metrics.find import TrainerMetrics, find_and_read
 from rlreport.options import GaeOptions, ReadOptions, part
 from rlreport.read.logs import read_logs
 from rlreport.read.rollouts import Rollouts
+from rlreport.read.scoring import ScoreFunction
 from rlreport.read.tables import Scan
+from rlreport.read.trl_folders import Trainer
 from rlreport.summarise.run import summarise
 from rlreport.system.workers import Progress, Workers, release_memory
 from rlreport.tables import Tables
@@ -25,6 +33,7 @@ class LoadedRun(NamedTuple):
     name: str  # of the folder or file that the user gave
     rollouts: Rollouts  # the responses with texts that pages may show
     tables: Tables
+    settings: Mapping[str, Row]  # file of metrics -> configuration that it has
 
 
 class ReadRun(NamedTuple):
@@ -32,6 +41,7 @@ class ReadRun(NamedTuple):
 
     scan: Scan
     metrics: TrainerMetrics
+    planned_steps: int | None  # number of steps that the run was to have, if known
 
 
 def load_run(
@@ -42,9 +52,9 @@ def load_run(
     **settings: Any,
 ) -> LoadedRun:
     """Read a run and summarise it; ``settings`` are further arguments of ``read_run``."""
-    scan, metrics = read_run(logs, options, progress, workers, **settings)
-    tables = summarise(scan, metrics)
-    loaded = LoadedRun(scan.name, scan.rollouts, tables)
+    scan, metrics, planned = read_run(logs, options, progress, workers, **settings)
+    tables = summarise(scan, metrics, planned)
+    loaded = LoadedRun(scan.name, scan.rollouts, tables, metrics.settings)
     del scan  # it is large
     release_memory()
     return loaded
@@ -57,8 +67,9 @@ def read_run(
     workers: Workers | None = None,
     *,
     known: Iterable[Path] = (),
-    one_run: bool = False,
     explain: bool = False,
+    settings: Mapping[str, Any] | None = None,
+    score: ScoreFunction | None = None,
 ) -> ReadRun:
     """Read the logs and the metrics of a run.
 
@@ -68,34 +79,59 @@ def read_run(
         progress: shows how far reading is.
         workers: processes that read; None to start some.
         known: files with another purpose: no note says that they are not logs.
-        one_run: whether several starts in one log of metrics are one training.
         explain: whether an error says what was found of metrics.
+        settings: the run's configuration; None to look for it next to the logs.
+        score: gives all responses a second reward.
 
     Raises:
         UnusableInputError: nothing can be read.
     """
+    if settings is None:
+        settings = run_card(logs).entries
     read_options = part(ReadOptions, options)
     gae_options = part(GaeOptions, options)
-    metrics = find_and_read(
-        logs, read_options.metrics, read_options.run, one_run=one_run
+    restarts = read_options.restarts
+    find = partial(
+        find_and_read,
+        logs,
+        run=read_options.run,
+        roles=read_options.roles,
+        restarts=restarts,
     )
+    metrics = find(given=read_options.metrics)
+    if metrics.set_back and restarts is None:
+        # The metrics show that the rollouts, whose step falls as well, are of one training.
+        read_options = replace(read_options, restarts="all")
     # Files on which there is no note that they are not logs
     used = [*known, *metrics.explained(strict=read_options.strict)]
+    read = partial(
+        read_logs,
+        logs,
+        read_options,
+        gae_options,
+        progress,
+        workers=workers,
+        score=score,
+    )
     try:
-        scan = read_logs(
-            logs,
-            read_options,
-            gae_options,
-            progress,
-            metrics=metrics.paths,
-            workers=workers,
-            used=used,
-        )
+        scan = read(trainer=Trainer(metrics.paths, metrics.table, settings), used=used)
     except UnusableInputError as error:
         # If metrics were read, the error is about the logs alone.
-        if not explain or metrics.paths:
+        if metrics.paths:
             raise
+        # Without rollouts, files that could be either are metrics.
+        wide = find(wide=True)
+        if wide.paths:
+            trainer = Trainer(wide.paths, wide.table, settings)
+            scan = read(trainer=trainer, used=used)
+            return ReadRun(scan, wide, planned_steps(wide.paths, settings))
         # The first three notes on metrics may say why none were found, either.
-        reasons = "".join(f"; {note.text}" for note in metrics.notes[:3])
-        raise UnusableInputError(f"{error}{reasons}") from error
-    return ReadRun(scan, metrics)
+        reasons = [str(note.text) for note in metrics.notes[:3]] if explain else []
+        text = "; ".join(filter(None, [str(error), unknown_consoles(logs), *reasons]))
+        raise UnusableInputError(text) from error
+    if read_options.roles and not metrics.paths:
+        raise UsageError("--role: there are no trainer metrics in the logs")
+    starts = max(scan.starts, metrics.starts)
+    if isinstance(restarts, int) and restarts > starts:
+        raise UsageError(f"--restarts {restarts}: the logs have {starts} start")
+    return ReadRun(scan, metrics, planned_steps(metrics.paths, settings))

@@ -21,6 +21,8 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple, cast
 from rlreport.errors import MissingExtraError, RowError, UnreadRow
 from rlreport.formats.base import Row
 from rlreport.formats.logged import dicts, json_object, mapping
+from rlreport.formats.tracker_steps import trainer_step, with_trainer_steps
+from rlreport.system import coerce
 from rlreport.system.documents import (
     MAX_COLUMNS,
     MAX_JSON,
@@ -375,13 +377,16 @@ _ZIP_ERRORS = (
     struct.error,
     zstd.ZstdError,
 )
-# Table of a Trackio database -> SQL query for its rollouts; skips entries of only numbers
-_QUERIES = {
-    "metrics": "SELECT run_name, step, timestamp, metrics FROM metrics "
-    "WHERE CAST(metrics AS TEXT) LIKE '%\"trackio.table\"%' ORDER BY rowid",
-    "traces": "SELECT run_name, step, timestamp, key, trace_index, messages, metadata "
-    "FROM traces ORDER BY rowid",
-}
+# Queries for the rollouts in a Trackio database: traces, and metrics, some of which are tables
+_TRACES = (
+    "SELECT run_name, step, timestamp, key, trace_index, messages, metadata FROM traces "
+    "ORDER BY rowid"
+)
+_NUMBERED = (
+    "SELECT rowid, step, metrics FROM metrics WHERE run_name IS ? ORDER BY rowid"
+)
+_ENTRY = "SELECT run_name, step, timestamp, metrics FROM metrics WHERE rowid = ?"
+_TABLE = "trackio.table"
 
 
 def container_of(name: str) -> str | None:
@@ -478,13 +483,40 @@ def _sqlite_rows(file: IO[bytes]) -> Iterator[Row]:
         raise RowError(message("a database can only be read from a local disk"))
     try:
         with contextlib.closing(open_database(Path(path))) as database:
-            for table, query in _QUERIES.items():
-                if is_plain_table(database, table):
-                    yield from map(_trackio_entry, database.execute(query))
+            if is_plain_table(database, "metrics"):
+                yield from _trackio_tables(database)
+            if is_plain_table(database, "traces"):
+                yield from map(_trackio_entry, database.execute(_TRACES))
     except (sqlite3.Error, UnicodeDecodeError, OverflowError) as error:
         raise RowError(
             message("not a Trackio database: {why}", why=str(error))
         ) from None
+
+
+def _trackio_tables(database: sqlite3.Connection) -> Iterator[Row]:
+    """Yield the entries of a Trackio database with tables, at the step of the trainer."""
+    runs = database.execute("SELECT DISTINCT run_name FROM metrics ORDER BY run_name")
+    for (run,) in runs.fetchall():
+        for step, number in with_trainer_steps(_trackio_steps(database, run)):
+            if number is not None:
+                # Only now, so that no more than one entry is in memory
+                (row,) = database.execute(_ENTRY, (number,))
+                entry = _trackio_entry(row)
+                yield entry if step is None else {**entry, "step": step}
+
+
+def _trackio_steps(
+    database: sqlite3.Connection, run: str | None
+) -> Iterator[tuple[int | None, int | None, int | None]]:
+    """Yield (Trackio's own count, the trainer's step, number) of each entry, in their order.
+
+    The number is None if the entry has no tables.
+    """
+    for number, step, metrics in database.execute(_NUMBERED, (run,)):
+        event = json_object(metrics)
+        has_table = any(mapping(v).get("_type") == _TABLE for v in event.values())
+        own = coerce.integer(step)
+        yield own, trainer_step(event), number if has_table else None
 
 
 def _trackio_entry(row: sqlite3.Row) -> Row:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
@@ -11,7 +12,7 @@ from rlreport.errors import RowError, UnreadRow, UsageError
 from rlreport.fields import CANONICAL, FIELDS, REQUIRED, REWARDS, AssumedStep
 from rlreport.formats import logged
 from rlreport.formats.base import BaseFormat, Match, Row, Where, has_keys
-from rlreport.formats.metric_rows import is_event
+from rlreport.formats.metric_rows import OTHER_STEP_KEYS, STEP_KEYS, is_event
 from rlreport.system import coerce
 from rlreport.system.in_memory import is_in_memory
 from rlreport.text.chat import prompt_fields
@@ -64,6 +65,8 @@ _FIELD_ALIASES: dict[str, tuple[str, ...]] = {
         "inputs",
         "problem",
         "messages",
+        "prompt_text",
+        "user_prompt",
     ),
     "response": (
         "completion",
@@ -77,6 +80,10 @@ _FIELD_ALIASES: dict[str, tuple[str, ...]] = {
         "model_output",
         "rollout",
         "completion_text",
+        "generated",
+        "generated_response",
+        "model_response",
+        "response_text",
     ),
     "reward": (
         "score",
@@ -96,6 +103,25 @@ _FIELD_ALIASES: dict[str, tuple[str, ...]] = {
 }
 
 
+# Names of the response that mean nothing else beside a prompt and a reward, see ``likely_mapping``
+_RESPONSES = (
+    "response",
+    "completion",
+    "generated_text",
+    "output",
+    "model_output",
+    "generation",
+    "completion_text",
+    "generated",
+    "generated_response",
+    "model_response",
+    "response_text",
+)
+# Names of a response that may also be the label: of rows with a question and a step only
+_ANSWER = "answer"
+_QUESTION = "question"
+
+
 class Mapped(BaseFormat):
     """A format defined by ``--map`` and ``--step-from-path``, alone or on top of another format.
 
@@ -112,9 +138,10 @@ class Mapped(BaseFormat):
         mapping: Mapping[str, str],
         step_from_path: str | None = None,
         base: BaseFormat | None = None,
+        remark: str = "",
     ) -> None:
         """Raise UsageError for an unknown field or an invalid ``step_from_path``."""
-        super().__init__()
+        super().__init__(remark=remark or (base.remark if base else ""))
         unknown = sorted(mapping.keys() - CANONICAL)
         if unknown:
             fields = ", ".join(field.name for field in FIELDS)
@@ -249,10 +276,19 @@ def refusal(name: str, objects: Sequence[Row]) -> str:
         return _no_columns(objects, paths)
     if paths:
         options = " ".join(f"--map {field}={path}" for field, path in paths.items())
-        return message("no known log format; try {options}", options=options)
+        if "prompt" in paths or "prompt" in objects[0]:
+            return message("no known log format; try {options}", options=options)
+        return message(
+            "no known log format; try {options}; no field for the prompt was found among {keys}",
+            options=options,
+            keys=_keys(objects[0], _MOST_NAMED_KEYS),
+        )
     # Metrics with short texts: only now, as such objects may also be rollouts.
     if all(map(is_event, objects)):
         return message(_METRICS)
+    hint = partial_hint(objects)
+    if hint:
+        return message("no known log format; {hint}", hint=hint)
     missing = [f"`{field}`" for field in REQUIRED if field not in objects[0]]
     # Up to two of four: the file is almost a log in the canonical format.
     if 1 <= len(missing) <= 2:
@@ -320,13 +356,14 @@ def _is_flat(obj: Row) -> bool:
 
 
 _MOST_KEYS = 5
+_MOST_NAMED_KEYS = 12  # in a hint
 _LONGEST_KEY = 40  # characters
 
 
-def _keys(obj: Row) -> str:
+def _keys(obj: Row, most: int = _MOST_KEYS) -> str:
     """Return the first keys of an object in words, each cut to _LONGEST_KEY."""
-    keys = tuple(f"`{key[:_LONGEST_KEY]}`" for key in list(obj)[:_MOST_KEYS])
-    rest = len(obj) - _MOST_KEYS
+    keys = tuple(f"`{key[:_LONGEST_KEY]}`" for key in list(obj)[:most])
+    rest = len(obj) - most
     if rest > 0:
         return message("{keys} and {count} more", keys=keys, count=rest)
     return listed(keys) or message("no key")
@@ -355,6 +392,99 @@ def suggest(objects: Sequence[Row]) -> dict[str, str]:
     if all(key in path_of or key in value_at for key in ("response", "reward")):
         return path_of
     return {}
+
+
+def likely_mapping(objects: Sequence[Row]) -> dict[str, str]:
+    """Return field -> key if rows surely are responses whose fields have other names, else {}.
+
+    There is one text that can be the response, a prompt and a reward that is a number. Rows without
+    a step may be of a data set: their reward has to be called so.
+    """
+    examined = objects[:_MOST_EXAMINED]
+    texts = _texts_of(examined)
+    responses = [name for name in _RESPONSES if name in texts]
+    paths = {
+        field: path
+        for field in ("step", "prompt", "reward")
+        if (path := _common_path(field, examined))
+    }
+    has_step = "step" in paths
+    if not responses and has_step and {_ANSWER, _QUESTION} <= texts:
+        responses = [_ANSWER]
+    if len(responses) != 1 or "prompt" not in paths or "reward" not in paths:
+        return {}
+    if paths["prompt"] == responses[0] or not (has_step or paths["reward"] == "reward"):
+        return {}
+    paths["response"] = responses[0]
+    others = ("ground_truth", "group_id", "finish_reason")
+    for field in others:
+        path = _common_path(field, examined)
+        if path and path not in paths.values():
+            paths[field] = path
+    return {field: path for field, path in paths.items() if field != path}
+
+
+def _texts_of(objects: Sequence[Row]) -> set[str]:
+    """Return the keys under which most of the objects have a text that is no number."""
+    names = Counter(
+        name
+        for obj in objects
+        for name, value in obj.items()
+        if isinstance(value, str) and value.strip()
+    )
+    return {name for name, count in names.items() if 2 * count >= len(objects)}
+
+
+def _common_path(field: str, objects: Sequence[Row]) -> str | None:
+    """Return the key of most of the objects that holds a field, the likeliest name first."""
+    for alias in (field, *_FIELD_ALIASES[field]):
+        fitting = [
+            obj
+            for obj in objects
+            if alias in obj and _fits(field, alias, alias, obj[alias])
+        ]
+        if fitting and 2 * len(fitting) >= len(objects):
+            return alias
+    return None
+
+
+def step_field(objects: Sequence[Row]) -> str:
+    """Return the key of the objects, which have no step, that may count steps; "" without any."""
+    examined = objects[:_MOST_EXAMINED]
+    names = (*_FIELD_ALIASES["step"], *STEP_KEYS, *OTHER_STEP_KEYS)
+    for name in dict.fromkeys(names):
+        values = [coerce.integer(obj.get(name)) for obj in examined]
+        if values and None not in values:
+            return name
+    return ""
+
+
+def partial_hint(objects: Sequence[Row]) -> str:
+    """Return which fields of responses may be where, and which were not found, "" for no guess."""
+    examined = objects[:_MOST_EXAMINED]
+    found: dict[str, str] = {}
+    missing: list[str] = []
+    for field in REQUIRED:
+        path = _common_path(field, examined)
+        if path is None:
+            missing.append(field)
+        elif path != field:
+            found[field] = path
+    has_text = "response" in found or "response" not in missing
+    if not has_text or not ({"prompt", "reward"} - set(missing)):
+        return ""
+    missing = [field for field in missing if field != "step"]
+    if not missing:
+        return ""
+    where = message(
+        "no field for {fields} was found among {keys}",
+        fields=tuple(f"`{field}`" for field in missing),
+        keys=_keys(examined[0], _MOST_NAMED_KEYS),
+    )
+    if not found:
+        return where
+    options = " ".join(f"--map {field}={path}" for field, path in found.items())
+    return message("try {options}; {rest}", options=options, rest=where)
 
 
 def _likeliest_path(field: str, value_at: Mapping[str, Any]) -> str | None:

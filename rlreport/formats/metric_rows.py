@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from rlreport.fields import LARGEST_STEP
@@ -31,6 +32,31 @@ STEP_KEYS = (
     "eval/step",
     "optimizer_step",
     "optim_step",
+)
+
+# Keys that count steps where none of STEP_KEYS is logged, most preferred first; in lower case
+OTHER_STEP_KEYS = (
+    "steps",
+    "global_steps",
+    "train_step",
+    "train_steps",
+    "training_steps",
+    "n_step",
+    "update",
+    "updates",
+    "update_step",
+    "iter",
+    "iters",
+    "iterations",
+    "it",
+    "round",
+    "rounds",
+    "episode",
+    "episodes",
+    "batch",
+    "batch_idx",
+    "epoch",
+    "epochs",
 )
 
 # Keys whose value is the kind of an event, such as ``train`` or ``eval``
@@ -107,9 +133,7 @@ def step_in(obj: dict[str, Any]) -> int | None:
         # Any other text is no step.
         match = _STEP_OF_STEPS.fullmatch(value)
         return int(match[1]) if match else None
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    return int(value) if abs(value) <= LARGEST_STEP and value == int(value) else None
+    return whole(value)
 
 
 def _step_key(obj: Mapping[str, object]) -> str | None:
@@ -117,6 +141,44 @@ def _step_key(obj: Mapping[str, object]) -> str | None:
         if obj.get(key) is not None:
             return key
     return None
+
+
+def step_key(rows: Sequence[Mapping[str, Any]]) -> str | None:
+    """Return the key under which most of the rows count steps, None if there is none.
+
+    A key of OTHER_STEP_KEYS has to count: whole numbers that hardly ever fall, and of which each is
+    that of few rows, unlike those of epochs with many rows.
+    """
+    for key in STEP_KEYS:
+        count = sum(
+            _step_key(row) == key and step_in(dict(row)) is not None for row in rows
+        )
+        if rows and 2 * count >= len(rows):
+            return key
+    names: dict[str, str] = {}  # in lower case -> as logged
+    for row in rows:
+        for name in row:
+            names.setdefault(name.lower(), name)
+    for key in OTHER_STEP_KEYS:
+        if key in names and _counts([row.get(names[key]) for row in rows]):
+            return names[key]
+    return None
+
+
+def _counts(values: Sequence[object]) -> bool:
+    """Return whether most of the values, in the order of the log, count steps."""
+    steps = [step for step in map(whole, values) if step is not None]
+    if len(steps) < 2 or 2 * len(steps) < len(values):
+        return False
+    falls = sum(after < before for before, after in pairwise(steps))
+    return 10 * falls <= len(steps) and 2 * len(set(steps)) >= len(steps)
+
+
+def whole(value: object) -> int | None:
+    """Return a whole number that may be a step as an int, None for any other value."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return int(value) if abs(value) <= LARGEST_STEP and value == int(value) else None
 
 
 def counters_of(event: Mapping[str, object]) -> dict[str, float]:

@@ -25,7 +25,13 @@ from rlreport.formats import renamed
 from rlreport.formats.base import BaseFormat, Match, Row, Where
 from rlreport.formats.evaluations import ATIF, InspectAI, LMEval
 from rlreport.formats.logged import KeyTracker, is_scalar
-from rlreport.formats.mapping import Mapped, certain_refusal, refusal, suggest
+from rlreport.formats.mapping import (
+    Mapped,
+    certain_refusal,
+    likely_mapping,
+    refusal,
+    suggest,
+)
 from rlreport.formats.nemo import NemoGym, NemoRL, NemoRLDistillation
 from rlreport.formats.rllm import RLLM
 from rlreport.formats.skyrl import SkyRL
@@ -35,6 +41,7 @@ from rlreport.formats.token_names import TokenNames
 from rlreport.formats.trl import TRL, Trackio
 from rlreport.formats.verifiers import Verifiers
 from rlreport.text.clean import safe_text
+from rlreport.text.messages import message
 
 __all__ = [
     "Detected",
@@ -145,6 +152,9 @@ def detect(
         detected: Detected | None = Detected(form, "named on the command line")
     else:
         detected = _most_confident(name, objects)
+    # Who names the response knows the fields.
+    if detected is None and log_format is None and "response" not in (mapping or {}):
+        detected = _likely(name, objects)
     # A step from the path alone is no format: it needs one that it can complete.
     if not mapping and (detected is None or step_from_path is None):
         return detected
@@ -170,6 +180,23 @@ def _most_confident(name: str, objects: Sequence[Row]) -> Detected | None:
     return detected
 
 
+def _likely(name: str, objects: Sequence[Row]) -> Detected | None:
+    """Return the format of responses whose fields have other names, None if that is not sure."""
+    if certain_refusal(name, objects):
+        return None
+    mapping = likely_mapping(objects)
+    if not mapping:
+        return None
+    fields = tuple(f"{field}={path}" for field, path in mapping.items())
+    remark = message(
+        "fields are read by their likely names: {fields}; --map FIELD=PATH reads others",
+        fields=fields,
+    )
+    return Detected(
+        Mapped(mapping, remark=remark), f"likely names: {', '.join(fields)}"
+    )
+
+
 class Preview(NamedTuple):
     """What the first objects of a file show about its rows."""
 
@@ -184,6 +211,10 @@ class RowReader:
     def __init__(self, form: BaseFormat, names: TokenNames | None = None) -> None:
         self.format = form
         self._names = names or TokenNames()
+
+    def of_format(self, form: BaseFormat) -> RowReader:
+        """Return a reader of another format, with the same tokenizer."""
+        return RowReader(form, self._names)
 
     def __call__(self, obj: Row, where: Where) -> Iterator[Row]:
         """Yield the canonical rows of ``obj``; an ``UnreadRow`` for each that cannot be read."""

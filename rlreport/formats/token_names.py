@@ -25,6 +25,10 @@ class TokenNames:
 
     def __init__(self, tokenizer: str | None = None) -> None:
         self._path = tokenizer
+        self._prompt: tuple[list[int], list[str]] = (
+            [],
+            [],
+        )  # the last one, and its strings
         if tokenizer is not None:
             _load(tokenizer)
 
@@ -56,11 +60,22 @@ class TokenNames:
                 if isinstance(mask, list) and len(mask) == len(ids):
                     ids = list(compress(ids, mask))
                 row["response"] = self.text(ids)
-        if row.get("prompt") is None and isinstance(row.get("prompt_token_ids"), list):
-            row["prompt"] = self.text(row["prompt_token_ids"])
+        prompt_ids = row.get("prompt_token_ids")
+        if isinstance(prompt_ids, list):
+            if row.get("prompt") is None:
+                row["prompt"] = self.text(prompt_ids)
+            # Numbers of tokens would show nothing of the template.
+            if self._path is not None and row.get("prompt_token_strings") is None:
+                row["prompt_token_strings"] = self._prompt_strings(prompt_ids)
         if "ground_truth_ids" in row:
             row["ground_truth"] = self.text(row.pop("ground_truth_ids"))
         return row
+
+    def _prompt_strings(self, ids: list[int]) -> list[str]:
+        """Return the strings of a prompt, which the rows of a group share."""
+        if ids != self._prompt[0]:
+            self._prompt = (ids, self.strings(ids))
+        return self._prompt[1]
 
 
 @lru_cache(maxsize=4)

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
-
-import xxhash
+from types import MappingProxyType
+from typing import Any
 
 from rlreport.errors import RowError
-from rlreport.formats import logged, metric_rows
+from rlreport.formats import logged, metric_rows, trainer_state
 from rlreport.formats.base import BaseFormat, FileStamp, Match, Row, Where, has_keys
-from rlreport.formats.containers import parquet_rows
 from rlreport.formats.logged import columns, dicts, fields, mapping
 from rlreport.formats.renamed import Plain
 from rlreport.system import coerce
-from rlreport.system.stores import Source
 from rlreport.text.chat import (
     conversation_fields,
     is_messages,
@@ -30,7 +26,6 @@ _TEXTS = ("prompt", "completion")
 _KEYS = frozenset(
     {"step", "prompt", "completion", "advantage", "reward", "images", "image"}
 )
-_REWARD = re.compile(r"(?:eval_)?rewards/(.+)/mean")
 _REWARD_NAME = re.compile(r"(?i:reward)|_(?:func|fn)$")
 
 
@@ -38,10 +33,10 @@ class TRL(BaseFormat):
     """TRL's format: files such as ``completions/completions_00005.parquet``.
 
     TRL logs a column per reward function, followed by the columns of ``log_extra``. The names of
-    the functions come from ``trainer_state.json``; without this file, every float column between
+    the functions come from the trainer's log; without it, every float column between
     ``completion`` and ``advantage`` is assumed to be a reward. The total reward is ``reward`` if it
-    is logged, else the sum of the functions' rewards that are not null; TRL does not log weights.
-    An evaluation overwrites the file that training wrote at the same step.
+    is logged, else the weighted sum of the functions' rewards that are not null. Functions, weights
+    and ``evaluated`` are set by ``configured``, see ``formats.trl_folder``.
     """
 
     id = "trl"
@@ -55,8 +50,11 @@ class TRL(BaseFormat):
         (*_TEXTS, "advantage"),
         _TEXTS,
     )
-    # Names of the reward functions; None if no trainer state names them
+    # Names of the reward functions; None if no trainer's log names them
     functions: tuple[str, ...] | None = None
+    states: tuple[FileStamp, ...] = ()  # trainer states of the run, one per checkpoint
+    # Reward function -> its weight in the reward, 1 if it is missing
+    weights: Mapping[str, float] = MappingProxyType({})
     evaluated = False  # whether the file has the rows of an evaluation
 
     def match(self, name: str, objects: Sequence[Row]) -> Match | None:
@@ -78,9 +76,8 @@ class TRL(BaseFormat):
         return not other and not isinstance(obj.get("step"), list)
 
     def with_siblings(self, path: Path, listed: Collection[Path]) -> TRL | str:
-        """Return the format with what trainer states say about the run and this file."""
-        number = _STEP.search(path.name)
-        if number is None or path.parent.name != "completions":
+        """Return the format with the trainer states of the run."""
+        if _STEP.search(path.name) is None or path.parent.name != "completions":
             return self
         run = path.parent.parent
         # RolloutWriter logs the same rollouts with their tokens.
@@ -89,19 +86,27 @@ class TRL(BaseFormat):
             return message(
                 "the same rollouts as in the sibling folder `rollouts`, which RolloutWriter wrote"
             )
-        states = [run / "trainer_state.json"]
-        states += sorted(run.glob("checkpoint-*/trainer_state.json"))
-        stamps = tuple(filter(None, map(FileStamp.of, states)))
-        history = _history(stamps)
+        states = [run / trainer_state.NAME]
+        states += sorted(run.glob(f"checkpoint-*/{trainer_state.NAME}"))
+        form = TRL()
+        form.states = tuple(filter(None, map(FileStamp.of, states)))
         # Each state has the whole history until then: the largest file is the latest.
-        form = TRL(max(stamps, key=lambda stamp: stamp.size, default=None))
-        form.functions = history.functions or None
-        form.evaluated = int(number[1]) in history.evaluated_steps
-        if not history.functions:
-            form.remark = message(
-                "no trainer_state.json names the reward functions: all columns of decimal numbers "
-                "count as rewards"
-            )
+        latest = max(form.states, key=lambda stamp: stamp.size, default=None)
+        form.siblings = () if latest is None else (latest,)
+        return form
+
+    def configured(
+        self,
+        functions: tuple[str, ...] | None,
+        weights: Mapping[str, float],
+        *,
+        evaluated: bool,
+    ) -> TRL:
+        """Return the format of a file of which its folder and the trainer's log say more."""
+        form = TRL(*self.siblings)
+        form.functions = functions
+        form.weights = dict(weights)
+        form.evaluated = evaluated
         return form
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
@@ -109,7 +114,9 @@ class TRL(BaseFormat):
         if obj.get("completion") is None:
             raise RowError(message("{field} is missing", field="`completion`"))
         parts = self._parts(obj)
-        total = logged.total(parts.values())
+        total = logged.total(
+            self.weights.get(name, 1.0) * part for name, part in parts.items()
+        )
         prompt = _without_nulls(obj.get("prompt"))
         answer = _without_nulls(obj["completion"])
         yield {
@@ -165,67 +172,6 @@ def _without_nulls(value: Any, levels: int = 12) -> Any:
     if isinstance(value, list) and levels:
         return [_without_nulls(item, levels - 1) for item in value]
     return value
-
-
-class _History(NamedTuple):
-    """What trainer states say about the run."""
-
-    evaluated_steps: frozenset[int | None]  # steps at which the policy was evaluated
-    functions: tuple[str, ...]  # names of reward functions
-
-
-@lru_cache(maxsize=8)
-def _history(states: tuple[FileStamp, ...]) -> _History:
-    """Return what trainer states say, one per checkpoint: the longest has all that others have."""
-    logs = [dicts(logged.document_of(file).get("log_history")) for file in states]
-    evaluated: set[int | None] = set()
-    functions: set[str] = set()
-    for entry in max(logs, key=len, default=[]):
-        if any(key.startswith("eval_") for key in entry):
-            evaluated.add(coerce.integer(entry.get("step")))
-        for key in entry:
-            reward = _REWARD.fullmatch(key)
-            if reward:
-                functions.add(reward[1])
-    return _History(frozenset(evaluated), tuple(sorted(functions)))
-
-
-def repeated_files(files: Iterable[Source]) -> dict[str, str]:
-    """Return name of a file that repeats the rows of an earlier step -> name of the earlier file.
-
-    TRL writes the completions of its last generation at every log event. If it logs more often than
-    it generates, several files are equal except for ``step``. ``files`` are those of one folder, in
-    order of step.
-    """
-    repeats: dict[str, str] = {}
-    original = ""  # the last file that repeats no other
-    original_content = _Content(step=-1, digest="")
-    for file in files:
-        content = _content_of(file)
-        is_same = content.digest == original_content.digest
-        # The same rows at the same step are no repetition by TRL.
-        if is_same and content.step != original_content.step:
-            repeats[file.name] = original
-        else:
-            original = file.name
-            original_content = content
-    return repeats
-
-
-class _Content(NamedTuple):
-    step: int  # of the first row, -1 without rows
-    digest: str  # of all rows without their step
-
-
-def _content_of(file: Source) -> _Content:
-    """Read a Parquet file to compare it with others."""
-    steps: list[int] = []
-    digest = xxhash.xxh3_128()
-    with file.open() as stream:
-        for obj in parquet_rows(stream):
-            steps.append(coerce.integer(obj.pop("step", None)) or 0)
-            digest.update(repr(obj).encode("utf-8", "surrogatepass"))
-    return _Content(steps[0] if steps else -1, digest.hexdigest())
 
 
 _REWARDS = ("reward", "score")

@@ -3,55 +3,202 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass, fields
+from itertools import islice
 from pathlib import Path
+from tempfile import SpooledTemporaryFile
 
+import orjson
+
+from rlreport.about.card import configured
 from rlreport.errors import UnusableInputError
-from rlreport.formats.metric_rows import (
-    Record,
-    flat_numbers,
-)
-from rlreport.metrics.consoles import Cells, console_steps
-from rlreport.metrics.lines import (
-    ROUNDED,
-    UnusedRows,
-    lines_of,
-    number,
+from rlreport.formats.metric_rows import COUNTER, MAX_NAME, NO_METRICS, Record
+from rlreport.metrics.console_pieces import pieces_of
+from rlreport.metrics.console_rows import Row
+from rlreport.metrics.console_steps import is_of_rl, numbered, survey
+from rlreport.metrics.consoles import TRAINERS, console_rows
+from rlreport.metrics.lines import ROUNDED, UnusedRows, number
+from rlreport.metrics.progress_bars import Bar, Bars
+from rlreport.read.listing import COMPRESSIONS
+from rlreport.system.documents import load_config
+from rlreport.text.messages import translatable
+
+# Suffixes of the names of consoles, such as ``nohup.out`` and ``slurm-123.out``
+SUFFIXES = (".log", ".txt", ".out")
+
+OTHER_PHASE = translatable(
+    "rows of the console are of training without a reward, such as SFT: left out, as the console "
+    "also has training with one"
 )
 
-# Matches a zero with a fixed number of decimals; Python prints 0 itself as 0 or 0.0
-_ROUNDED_ZERO = re.compile(r"-?0\.00+")
+_ATTRIBUTES = [one.name for one in fields(Row) if one.name != "bars"]
+_IN_MEMORY = 16 << 20  # bytes of rows that are kept in memory
+_MAX_ROWS = 10_000  # rows in which one of RL is searched
+_MAX_HEAD = 64 << 20  # bytes in which the first row is searched
+_LOGGING_STEPS = re.compile(
+    rb"\blogging_steps['\"]?(?: ?[=:] ?| )['\"]?(\d{1,9}(?:\.\d{1,9})?)"
+)
 
 
 def console_records(path: Path, unused: UnusedRows) -> Iterator[Record]:
-    """Yield the records of a console log, such as verl's or DeepSpeed-Chat's.
+    """Yield the records of a console log, such as verl's or that of the HF Trainer.
 
-    A metric that is 0.000 in all its lines is left out: it may be any number that is rounded to 0,
-    such as a learning rate.
+    A metric that is 0.000 in all its rows is left out: it may be any number that is rounded to 0,
+    such as a learning rate. Rows without a reward are left out if others have one.
     """
-    names: set[str] = set()
-    known: set[str] = set()  # names of metrics with a value that is not rounded to 0
-    # The file is read twice; unused rows are counted in the second pass only.
-    for _, cells in _console_lines(path, UnusedRows()):
-        names |= cells.keys()
-        known.update(n for n in cells if not _ROUNDED_ZERO.fullmatch(cells[n]))
-    for _ in names - known:
-        unused.add(ROUNDED, line=None)
+    with closing(_Spool()) as spool:
+        yield from _records(path, spool, unused)
+
+
+def _records(path: Path, spool: _Spool, unused: UnusedRows) -> Iterator[Record]:
+    bars = Bars()
+    settings = _Settings(_configured_logging_steps(path))
+    rows = console_rows(settings.seen(pieces_of(path, unused)), bars)
+    # How rows are numbered, and which are used, is known after the last of them.
+    found = survey(spool.kept(rows), bars, lambda: settings.logging_steps)
+    used = found.used
+    rounded = found.rounded
+    if rounded:
+        unused.add(ROUNDED, line=None, count=len(rounded))
+    for phase in used:
+        if phase.numbering:
+            unused.add(phase.numbering, line=None, count=phase.rows)
     found_any = False
-    for step, cells in _console_lines(path, unused):
-        event = {name: number(cells[name]) for name in cells if name in known}
-        metrics = dict(flat_numbers(event))
-        if metrics:
+    for phase, row in numbered(spool.rows(), found):
+        if phase not in used:
+            unused.add(OTHER_PHASE, row.line)
+            continue
+        metrics = _numbers(row, rounded)
+        if metrics and row.step is not None:
             found_any = True
-            yield step, metrics
+            yield row.step, metrics
     if not found_any:
         raise UnusableInputError(
             f"{path.name}: not a metrics file; supported are trainer_state.json, .jsonl, .csv, "
             ".json, TensorBoard events, run files of W&B, MLflow's folder `metrics`, Trackio's "
-            "database and console logs of verl and DeepSpeed-Chat"
+            f"database and console logs of {trainer_names()}"
         )
 
 
-def _console_lines(path: Path, unused: UnusedRows) -> Iterator[tuple[int, Cells]]:
-    """Yield the step and (metric -> printed number) of each step in a console log."""
-    yield from console_steps(lines_of(path, unused=unused))
+def _numbers(row: Row, rounded: set[str]) -> dict[str, float]:
+    metrics: dict[str, float] = {}
+    for name, cell in row.cells.items():
+        value = number(cell)
+        is_metric = name not in rounded and name not in NO_METRICS
+        if is_metric and value is not None and len(name) <= MAX_NAME:
+            metrics[name] = value
+    if metrics and row.epoch is not None:
+        metrics[f"{COUNTER}epoch"] = row.epoch
+    return metrics
+
+
+def trainer_names() -> str:
+    """Return the names of the trainers whose consoles are read."""
+    names = [trainer.name for trainer in TRAINERS]
+    return f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def is_console_name(name: str) -> bool:
+    """Return whether a file in a folder is named like a console, maybe compressed."""
+    path = Path(name)
+    return (path.stem if path.suffix in COMPRESSIONS else name).endswith(SUFFIXES)
+
+
+def unknown_consoles(logs: Sequence[str | Path]) -> str:
+    """Return what was looked for in files named like consoles, "" if there are none."""
+    files = [Path(log) for log in logs if "://" not in str(log)]
+    names = [
+        file.name for file in files if file.is_file() and is_console_name(file.name)
+    ]
+    if not names:
+        return ""
+    return (
+        f"{', '.join(names[:3])}: no rows of metrics; looked for those that {trainer_names()} "
+        "print on the console"
+    )
+
+
+def names_in(path: Path) -> set[str]:
+    """Return the metrics in the first rows of a console, up to one of RL."""
+    names: set[str] = set()
+    pieces = pieces_of(path, UnusedRows(), most=_MAX_HEAD)
+    for row in islice(console_rows(pieces, Bars()), _MAX_ROWS):
+        if row.kind == "train":
+            names |= row.cells.keys()
+            if is_of_rl(row.cells):
+                break
+    return names
+
+
+def has_metrics(path: Path) -> bool:
+    """Return whether a file is a console with rows of metrics, by its beginning."""
+    pieces = pieces_of(path, UnusedRows(), most=_MAX_HEAD)
+    return next(console_rows(pieces, Bars()), None) is not None
+
+
+@dataclass(slots=True)
+class _Settings:
+    """What a console says of its configuration so far."""
+
+    logging_steps: float | None
+
+    def seen(self, pieces: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
+        """Yield the pieces of a console after a look at each."""
+        for line, piece in pieces:
+            if b"logging_steps" in piece:
+                match = _LOGGING_STEPS.search(piece)
+                if match is not None:
+                    self.logging_steps = float(match[1])
+            yield line, piece
+
+
+class _Spool:
+    """Keeps rows, in a temporary file if they are many, so that a console is parsed once."""
+
+    def __init__(self) -> None:
+        self._file = SpooledTemporaryFile(_IN_MEMORY, prefix="rlreport-")  # noqa: SIM115 - closed by the caller
+
+    def kept(self, rows: Iterable[Row]) -> Iterator[Row]:
+        """Yield the rows, and keep each."""
+        for row in rows:
+            values = [getattr(row, name) for name in _ATTRIBUTES]
+            bars = [[*bar, done] for bar, done in row.bars.items()]
+            self._file.write(orjson.dumps([*values, bars]) + b"\n")
+            yield row
+
+    def rows(self) -> Iterator[Row]:
+        """Yield the rows again."""
+        self._file.seek(0)
+        for line in self._file:
+            *values, bars = orjson.loads(line)
+            row = Row(**dict(zip(_ATTRIBUTES, values, strict=True)))
+            row.bars = {Bar(name, total): done for name, total, done in bars}
+            yield row
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def _configured_logging_steps(path: Path) -> float | None:
+    """Return `logging_steps` of the configuration in the folder of a console."""
+    for file in configured(path.parent):
+        with suppress(OSError, ValueError):  # the run's card has a note on it
+            value = _logging_steps(load_config(file))
+            if value is not None:
+                return value
+    return None
+
+
+def _logging_steps(values: object, depth: int = 3) -> float | None:
+    """Return `logging_steps` in a configuration, up to a depth of nesting."""
+    if not isinstance(values, Mapping) or not depth:
+        return None
+    value = values.get("logging_steps")
+    if isinstance(value, Mapping):  # as W&B writes it
+        value = value.get("value")
+    if isinstance(value, int | float):
+        return float(value)
+    nested = (_logging_steps(child, depth - 1) for child in values.values())
+    return next((value for value in nested if value is not None), None)

@@ -1,104 +1,361 @@
-"""Recognize the metrics of steps in the console logs of trainers: verl's and DeepSpeed-Chat's."""
+"""Recognize rows of metrics in the console logs of trainers: a class for each trainer.
+
+To add a trainer: a subclass of ``Trainer``, and its name in ``TRAINERS``.
+"""
 
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import ClassVar
 
-# Metric -> its number as printed
-Cells = dict[str, str]
+from rlreport.formats.metric_rows import STEP_KEYS, TEXT_KEYS, step_in
+from rlreport.metrics.console_rows import (
+    MAX_DICT,
+    Cells,
+    PrintedDict,
+    Row,
+    printed_dict,
+)
+from rlreport.metrics.lines import number
+from rlreport.metrics.progress_bars import Bar, Bars
 
-# Start of the metrics of a step in a line of verl's log: "step:1 - actor/loss:0.1 - …"
-_VERL = rb"\bstep:(\d{1,15}) - (?=\S+:)"
-# That of DeepSpeed-Chat's: "epoch: 0|step: 3|ppo_ep: 1|act_loss: 0.1|…", later "Epoch: 0 | Step: …"
-_DEEPSPEED = rb"(?i)\bepoch: (\d{1,9}) ?\| ?step: (\d{1,15}) ?\|(?= ?ppo)"
-_VERL_STEP = re.compile(_VERL)
-_DEEPSPEED_STEP = re.compile(_DEEPSPEED)
-# The mean reward of DeepSpeed-Chat stands in a line of its own, maybe with a moving average.
-_DEEPSPEED_REWARD = re.compile(rb"(?i)\baverage reward score: ?([-+.\w]+)")
-REWARD = "average_reward_score"
-
-_VERL_PAIR = re.compile(r"(\S+):(?:np\.\w+\()?([-+.\w]+)\)?$")
-_DEEPSPEED_PAIR = re.compile(r"(\w[\w ]*):\s*([-+.\w]+)")
-_ANSI = re.compile(rb"\x1b\[[0-9;]*m")
+# What a dict has that is a row of metrics, among other numbers
+_METRIC = re.compile(r"loss|reward|score|return|grad_norm|objective/|train_runtime")
 
 
-def has_steps(head: bytes) -> bool:
-    """Return whether a log with this beginning has lines of metrics."""
-    return any(pattern.search(head) for pattern in (_VERL_STEP, _DEEPSPEED_STEP))
+class Trainer(ABC):
+    """Reads the rows of one trainer, given a console piece by piece.
+
+    Attributes:
+        name: of the trainer, for messages.
+        sign: what each piece contains that it reads; to look for it is fast.
+        mark: what a row begins with.
+    """
+
+    name: ClassVar[str]
+    sign: ClassVar[bytes] = b""
+    mark: ClassVar[re.Pattern[bytes]]
+
+    @abstractmethod
+    def read(self, piece: bytes, bars: Bars) -> Iterator[Row]:
+        """Take a piece, and report its progress bars to ``bars``; yield rows that are complete."""
+
+    def rest(self) -> Iterator[Row]:
+        """Yield a row that was begun, at the end of the console."""
+        yield from ()
 
 
-def console_steps(lines: Iterable[bytes]) -> Iterator[tuple[int, Cells]]:
-    """Yield each step of a console log with its metrics as they are printed."""
-    deepspeed = _DeepSpeedSteps()
-    for line in lines:
-        plain = _ANSI.sub(b"", line)
-        start = _VERL_STEP.search(plain)
-        if start is not None:
-            yield int(start[1]), _verl_cells(plain[start.end() :])
-        else:
-            yield from deepspeed.read(plain)
-    yield from deepspeed.rest()
+class Verl(Trainer):
+    """Lines such as "step:1 - actor/loss:0.1 - …" of verl."""
 
+    name = "verl"
+    sign = b"step:"
+    mark = re.compile(rb"\bstep:(\d{1,15}) - (?=\S{1,500}?:)")
+    _pair = re.compile(r"(\S+):(?:np\.\w+\()?([-+.\w]+)\)?$")
 
-def _verl_cells(metrics: bytes) -> Cells:
-    cells: Cells = {}
-    for pair in metrics.decode(errors="replace").strip().split(" - "):
-        match = _VERL_PAIR.fullmatch(pair)
-        if match:
-            cells[match[1]] = match[2]
-    return cells
+    def read(self, piece: bytes, bars: Bars) -> Iterator[Row]:
+        start = self.mark.search(piece)
+        if start is None:
+            return
+        cells: Cells = {}
+        for pair in piece[start.end() :].decode(errors="replace").strip().split(" - "):
+            match = self._pair.fullmatch(pair)
+            if match:
+                cells[match[1]] = match[2]
+        yield Row(cells, step=int(start[1]))
 
 
 @dataclass(slots=True)
-class _DeepSpeedSteps:
-    """The steps of DeepSpeed-Chat: losses in one line, the mean reward in one of the next.
+class _Epochs:
+    """Numbers steps that a trainer counts anew in each epoch."""
 
-    It counts steps from 0 in each epoch; here they go on counting.
-    """
-
+    first: int | None = None  # number of the first epoch
     epoch: int = 0
     before: int = 0  # number of steps in earlier epochs
-    step: int = -1  # as counted here, −1 before the first
-    cells: Cells = field(default_factory=dict)
+    step: int = -1  # as numbered here, −1 before the first
 
-    def read(self, line: bytes) -> Iterator[tuple[int, Cells]]:
-        """Take a line; yield the step before it, which is complete, if it begins another."""
-        start = _DEEPSPEED_STEP.search(line)
-        if start is not None:
-            yield from self.rest()
-            self._begin(int(start[1]), int(start[2]))
-            self.cells = _deepspeed_cells(line[start.end() :])
-            return
-        reward = _DEEPSPEED_REWARD.search(line)
-        if reward is not None and self.step >= 0:
-            self.cells[REWARD] = reward[1].decode(errors="replace")
-
-    def rest(self) -> Iterator[tuple[int, Cells]]:
-        """Yield the step that was begun, if any."""
-        if self.cells:
-            yield self.step, self.cells
-        self.cells = {}
-
-    def _begin(self, epoch: int, step: int) -> None:
+    def number(self, epoch: int, step: int, length: int | None = None) -> int:
+        """Return the number of a step; ``length`` is that of an epoch in steps, if known."""
+        if length is not None:
+            # Epochs are counted from 1, or from 0 if one has this number.
+            self.first = min(1, epoch) if self.first is None else min(self.first, epoch)
+            return max(0, epoch - self.first) * length + step
         if epoch > self.epoch and self.before + step <= self.step:
             self.before = self.step + 1 - step
         elif epoch < self.epoch:
             self.before = 0  # the run was started again
         self.epoch = epoch
         self.step = self.before + step
+        return self.step
 
 
-def _deepspeed_cells(metrics: bytes) -> Cells:
-    """Return the metrics of a line; "Actor Loss" becomes "actor_loss"."""
-    cells: Cells = {}
-    for part in metrics.decode(errors="replace").split("|"):
-        match = _DEEPSPEED_PAIR.fullmatch(part.strip())
-        if match:
-            name = match[1].strip().lower()
-            cells[name.replace(" ", "_")] = match[2]
-    # The number of a pass over the same rollouts is no metric.
-    for name in ("ppo_ep", "ppo_epoch"):
-        cells.pop(name, None)
-    return cells
+@dataclass(slots=True)
+class DeepSpeedChat(Trainer):
+    """Lines such as "epoch: 0|step: 3|ppo_ep: 1|act_loss: 0.1|…" of DeepSpeed-Chat.
+
+    Newer ones are "Epoch: 0 | Step: 3 | PPO Epoch: 1 | Actor Loss: …". The mean reward stands in a
+    line of its own, maybe with a moving average. Steps are counted from 0 in each epoch.
+    """
+
+    name: ClassVar[str] = "DeepSpeed-Chat"
+    sign: ClassVar[bytes] = b": "
+    mark: ClassVar[re.Pattern[bytes]] = re.compile(
+        rb"(?i)\bepoch: (\d{1,9}) ?[|,] ?step: (\d{1,15}) ?[|,](?= ?ppo)"
+    )
+    _reward: ClassVar[re.Pattern[bytes]] = re.compile(
+        rb"(?i)\baverage reward score: ?([-+.\w]{1,40})"
+    )
+    _pair: ClassVar[re.Pattern[str]] = re.compile(r"(\w[\w ]*):\s*([-+.\w]+)")
+
+    epochs: _Epochs = field(default_factory=_Epochs)
+    row: Row | None = None
+
+    def read(self, piece: bytes, bars: Bars) -> Iterator[Row]:
+        lower = piece.lower()
+        if b"step: " in lower:
+            start = self.mark.search(piece)
+            if start is not None:
+                yield from self.rest()
+                step = self.epochs.number(int(start[1]), int(start[2]))
+                self.row = Row(self._cells(piece[start.end() :]), step=step)
+        elif b"average reward score" in lower and self.row is not None:
+            reward = self._reward.search(piece)
+            if reward is not None:
+                self.row.cells["average_reward_score"] = reward[1].decode()
+
+    def rest(self) -> Iterator[Row]:
+        if self.row is not None:
+            yield self.row
+        self.row = None
+
+    def _cells(self, metrics: bytes) -> Cells:
+        """Return the metrics of a line; "Actor Loss" becomes "actor_loss"."""
+        cells: Cells = {}
+        for part in re.split(r"[|,]", metrics.decode(errors="replace")):
+            match = self._pair.fullmatch(part.strip())
+            if match:
+                cells[match[1].strip().lower().replace(" ", "_")] = match[2]
+        # The number of a pass over the same rollouts is no metric.
+        for name in ("ppo_ep", "ppo_epoch"):
+            cells.pop(name, None)
+        return cells
+
+
+@dataclass(slots=True)
+class MiniMind(Trainer):
+    """Lines such as "Epoch:[1/1](7/9751), Reward: -2.2, KL_ref: …" of MiniMind and its forks.
+
+    Older ones are "Epoch: 1, Step: 7/9751, Actor Loss: …" and "Epoch:[1/2](7/9751) loss:8.9 lr:…".
+    """
+
+    name: ClassVar[str] = "MiniMind"
+    sign: ClassVar[bytes] = b"Epoch:"
+    mark: ClassVar[re.Pattern[bytes]] = re.compile(
+        rb"\bEpoch:(?:\[(\d{1,9})/\d{1,9}\]\((\d{1,12})/(\d{1,12})\)"
+        rb"| (\d{1,9}), Step: (\d{1,12})/(\d{1,12})),? ?"
+    )
+    _pair: ClassVar[re.Pattern[str]] = re.compile(
+        r"([A-Za-z][\w&/ ]{0,60}?): ?([-+]?(?:\d[\d.]{0,40}(?:e[-+]?\d{1,4})?|nan|inf))"
+        r"(?=[, ]|$)"
+    )
+    # The same metric has one name; "AvgLen" is "avg_len" here.
+    _names: ClassVar[dict[str, str]] = {
+        "avg_len": "avg_response_len",
+        "len": "avg_response_len",
+        "grp_std": "group_reward_std",
+        "kl_ref": "kl_ref",
+    }
+
+    epochs: _Epochs = field(default_factory=_Epochs)
+
+    def read(self, piece: bytes, bars: Bars) -> Iterator[Row]:
+        start = self.mark.search(piece)
+        if start is None:
+            return
+        epoch, step, total = (int(group) for group in start.groups() if group)
+        cells: Cells = {}
+        for match in self._pair.finditer(piece[start.end() :].decode(errors="replace")):
+            name = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", match[1].strip())
+            name = name.lower().replace(" ", "_")
+            cells[self._names.get(name, name)] = match[2]
+        _name_kl(cells)
+        if cells:
+            yield Row(cells, step=self.epochs.number(epoch, step, total), total=total)
+
+
+def _name_kl(cells: Cells) -> None:
+    """Give a row's estimates of KL names that say what they are, by what else the row has.
+
+    MiniMind changed what it prints under the same names.
+    """
+    if "adv_std" in cells and "kl_ref" in cells:  # train_grpo.py
+        cells["kl_ref"] = _negated(cells["kl_ref"])  # printed is ref_logp − logp
+    elif "group_reward_std" in cells and "kl" in cells:  # train_agent.py, the same
+        cells["kl_ref"] = _negated(cells.pop("kl"))
+    elif (
+        "kl" in cells and "kl_ref" in cells
+    ):  # train_ppo.py until 2026: sums over tokens
+        cells["policy_change_sum"] = cells.pop("kl")
+        cells["ref_log_ratio_sum"] = cells.pop("kl_ref")
+
+
+def _negated(cell: str) -> str:
+    return cell[1:] if cell.startswith("-") else f"-{cell.removeprefix('+')}"
+
+
+@dataclass(slots=True)
+class HFTrainer(Trainer):
+    """Dicts such as "{'loss': 0.01, 'reward': 0.5, 'epoch': 0.1}" of transformers' Trainer and TRL.
+
+    They may stand anywhere in a line, between progress bars, be cut by bars, or be wrapped. A row
+    has no step of its own.
+    """
+
+    name: ClassVar[str] = "the Hugging Face Trainer and TRL"
+    mark: ClassVar[re.Pattern[bytes]] = re.compile(
+        rb"""\{(?=['"][A-Za-z_][\w/@.+ -]{0,200}['"]: ?|\s*$)"""
+    )
+    # Before the row: which process or node printed it
+    _writer: ClassVar[re.Pattern[bytes]] = re.compile(
+        rb"\brank ?\d{1,6}\b|\bdefault\d{1,6}\b|\bpid=\d{1,9}\b|\[\d{1,6},\d{1,6}\]<std\w+>",
+        re.IGNORECASE,
+    )
+    # TRL's tables of completions have frames.
+    _frames: ClassVar[tuple[bytes, ...]] = tuple(
+        sign.encode() for sign in ("│", "┃", "║")
+    )
+    _most_pieces: ClassVar[int] = 64  # of a row that is wrapped
+    _recent_rows: ClassVar[int] = 16  # rows that a copy may be of
+
+    begun: bytes = b""  # of a row that is cut
+    pieces: int = 0  # number of pieces of it
+    bars_before: dict[Bar, int] = field(default_factory=dict)
+    writer: bytes = b""
+    recent: deque[tuple[bytes, Row]] = field(
+        default_factory=lambda: deque(maxlen=HFTrainer._recent_rows)
+    )
+
+    def read(self, piece: bytes, bars: Bars) -> Iterator[Row]:
+        if b"{" not in piece and not self.begun:
+            bars.read(piece)
+            return
+        if piece.lstrip().startswith(self._frames):
+            return
+        start = self.mark.search(piece)
+        if start is None and self.begun:
+            yield from self._go_on(piece, bars)
+            return
+        position = 0
+        while start is not None:
+            prefix = piece[position : start.start()]
+            bars.read(prefix)
+            writer = self._writer.search(prefix[-200:])
+            self.writer = writer[0] if writer else b""
+            self.begun = b""
+            self.pieces = 0
+            self.bars_before = dict(bars.done)
+            text = piece[start.start() :]
+            row, printed, length = self._row(text)
+            if row is not None:
+                yield from self._distinct(row)
+            elif printed.is_cut:
+                self.begun = bars.read(text)
+                return
+            position = start.start() + length
+            start = self.mark.search(piece, position)
+        bars.read(piece[position:])
+
+    def _go_on(self, piece: bytes, bars: Bars) -> Iterator[Row]:
+        """Take a piece while a row is cut off."""
+        self.pieces += 1
+        text = self.begun + bars.read(piece)
+        if self.pieces > self._most_pieces or len(text) > MAX_DICT:
+            self.begun = b""
+            return
+        row, printed, _ = self._row(text)
+        self.begun = text if printed.is_cut else b""
+        if row is not None:
+            yield from self._distinct(row)
+
+    def _row(self, text: bytes) -> tuple[Row | None, PrintedDict, int]:
+        """Return the row at the beginning of a text or None, its dict, and its length in bytes."""
+        decoded = text.decode(errors="replace")
+        printed = printed_dict(decoded)
+        length = len(decoded[: printed.end].encode())
+        return _row_of(printed), printed, length
+
+    def _distinct(self, row: Row) -> Iterator[Row]:
+        """Yield the row, unless another process printed it, too, or it is printed twice."""
+        row.bars = self.bars_before
+        for writer, other in self.recent:
+            is_equal = other.cells == row.cells and other.bars == row.bars
+            is_of_another = (
+                writer != self.writer
+                and other.epoch == row.epoch
+                and other.step == row.step
+                and other.cells.keys() == row.cells.keys()
+            )
+            if other.epoch == row.epoch and (is_equal or is_of_another):
+                return
+        self.recent.append((self.writer, row))
+        yield row
+
+
+def _row_of(printed: PrintedDict) -> Row | None:
+    """Return the row of a dict, None if it is not one of metrics."""
+    cells = printed.cells
+    # A row of a rollout has texts, and a configuration hardly any numbers.
+    if not cells or 2 * len(printed.others) > len(cells):
+        return None
+    if not TEXT_KEYS.isdisjoint(printed.others):
+        return None
+    step, total = _own_step(cells)
+    epoch = cells.pop("epoch", None)
+    has_place = epoch is not None or step is not None
+    if not has_place or not any(map(_METRIC.search, cells)):
+        return None
+    # transformers rounds the loss to four decimals, so that a loss of 0.0 is any small number.
+    if cells.get("loss") in ("0.0", "-0.0"):
+        cells["loss"] = "0.0000"
+    kind = "train"
+    if all(name.startswith(("eval_", "test_")) for name in cells):
+        kind = "eval"
+    elif "train_runtime" in cells:
+        kind = "summary"
+    position = None if epoch is None else number(epoch)
+    return Row(cells, step, total=total, epoch=position, kind=kind)
+
+
+def _own_step(cells: Cells) -> tuple[int | None, int | None]:
+    """Remove the step from a dict's numbers; return it, and how many steps are planned."""
+    found: dict[str, float | str] = {}
+    for key in STEP_KEYS:
+        cell = cells.pop(key, "")
+        value = cell if "/" in cell else number(cell)
+        if value is not None:
+            found[key] = value
+    texts = [value for value in found.values() if isinstance(value, str)]
+    total = int(texts[0].partition("/")[2]) if texts else None  # such as "3/100"
+    return step_in(found), total
+
+
+# The trainers whose consoles are read
+TRAINERS: tuple[type[Trainer], ...] = (Verl, DeepSpeedChat, MiniMind, HFTrainer)
+
+
+def console_rows(pieces: Iterable[tuple[int, bytes]], bars: Bars) -> Iterator[Row]:
+    """Yield the rows of all trainers in a console, given the pieces of its lines."""
+    trainers = [trainer() for trainer in TRAINERS]
+    signs = [(trainer.sign, trainer) for trainer in trainers]
+    for line, piece in pieces:
+        for sign, trainer in signs:
+            if sign in piece:
+                for row in trainer.read(piece, bars):
+                    row.line = line
+                    yield row
+    for trainer in trainers:
+        yield from trainer.rest()

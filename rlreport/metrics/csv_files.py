@@ -6,8 +6,9 @@ import codecs
 import csv
 from collections.abc import Iterable, Iterator
 from contextlib import closing
+from itertools import chain, islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rlreport.errors import UnusableInputError
 from rlreport.fields import LARGEST_STEP
@@ -15,6 +16,7 @@ from rlreport.formats.metric_rows import (
     KIND_KEYS,
     NO_METRICS,
     STEP_KEYS,
+    TEXT_KEYS,
     Record,
     clock_of,
     counters_of,
@@ -22,12 +24,14 @@ from rlreport.formats.metric_rows import (
 )
 from rlreport.metrics.lines import (
     CELLS,
+    NUMBERED,
     REST,
     STEP,
     UnusedRows,
     lines_of,
     number,
 )
+from rlreport.metrics.shapes import HEAD, INDEX, step_of_rows
 from rlreport.system.documents import (
     MAX_COLUMNS,
     MAX_LINE,
@@ -48,7 +52,7 @@ class _Columns(NamedTuple):
     """Which columns of a CSV file to read: names, and indices into the cells of a row."""
 
     names: list[str]
-    step: int
+    step: int | None  # None to number the rows
     kind: int | None  # of the kind of event, such as ``eval``
     run: int | None  # of the run's name; None to read all rows
     metrics: dict[int, str]
@@ -56,21 +60,20 @@ class _Columns(NamedTuple):
     times: dict[str, int]  # those that may have the time of a row
 
     @classmethod
-    def of(cls, names: list[str], run: str) -> _Columns | None:
-        """Return the columns of ``run`` (or, if "", of all rows); None without a step.
+    def of(cls, names: list[str], run: str, key: str) -> _Columns:
+        """Return the columns of ``run`` (or, if "", of all rows).
 
-        ``names`` is the header of the table.
+        ``names`` is the header of the table, ``key`` that of the step, INDEX to number the rows.
         """
-        step = _first_index(names, STEP_KEYS)
-        if step is None:
-            return None
+        step = None if key == INDEX else names.index(key)
         kind = next((i for i, name in enumerate(names) if name in KIND_KEYS), None)
         run_column = _first_index(names, RUN_KEYS) if run else None
         # Without a column of runs, the names of columns begin with the run.
         run_in_names = run if run_column is None else ""
         metrics = csv_metrics(names, run_in_names)
-        if run_column is not None:
-            metrics.pop(run_column, None)
+        for column in (run_column, step):
+            if column is not None:
+                metrics.pop(column, None)
         counters = {name: names.index(name) for name in NO_METRICS.intersection(names)}
         times = {name: names.index(name) for name in TIME_KEYS if name in names}
         return cls(
@@ -92,7 +95,8 @@ class _Columns(NamedTuple):
             if index < len(cells)  # a row may be short
         }
         event = {name: number(_cell(cells, i)) for name, i in self.counters.items()}
-        values |= counters_of({self.names[self.step]: step, **event})
+        key = "step" if self.step is None else self.names[self.step]
+        values |= counters_of({key: step, **event})
         times = {name: _cell(cells, i) for name, i in self.times.items()}
         values |= clock_of(times)
         return {name: value for name, value in values.items() if value is not None}
@@ -124,20 +128,66 @@ def csv_records(path: Path, unused: UnusedRows, run: str = "") -> Iterator[Recor
     names = csv_cells(header, separator)
     if len(names) > MAX_COLUMNS:
         raise LimitError(message("more than {most:count} columns", most=MAX_COLUMNS))
-    columns = _Columns.of(names, run)
-    if columns is None:
+    rows = _csv_rows(lines, separator, unused)
+    head = list(islice(rows, HEAD))
+    key = _step_column(names, [cells for _, cells in head])
+    if key is None:
         raise UnusableInputError(
             f"{path.name}: not a metrics table, as no column is named step"
         )
-    for line, cells in _csv_rows(lines, separator, unused):
-        step = number(_cell(cells, columns.step))
+    if key not in (*STEP_KEYS, INDEX):
+        unused.remark(message("the step is read from {key}", key=f"`{key}`"))
+    columns = _Columns.of(names, run, key)
+    numbered = 0  # number of rows of the run so far
+    for line, cells in chain(head, rows):
+        step: float | None = float(numbered)
+        if columns.step is not None:
+            step = number(_cell(cells, columns.step))
         # Of too many cells, it is not clear to which columns they belong.
         if len(cells) > len(names):
             unused.add(CELLS, line)
         elif step is None or not step.is_integer() or abs(step) > LARGEST_STEP:
             unused.add(STEP, line)
         elif columns.run is None or _cell(cells, columns.run) == run:
+            if columns.step is None:
+                unused.add(NUMBERED, None)
+            numbered += 1
             yield int(step), columns.numbers(cells, step)
+
+
+def _step_column(names: list[str], head: list[list[str]]) -> str | None:
+    """Return the name of the step's column, INDEX to number the rows, None for no metrics."""
+    step = _first_index(names, STEP_KEYS)
+    if step is not None:
+        return names[step]
+    rows = [_row_of(names, cells) for cells in head if len(cells) == len(names)]
+    return step_of_rows(rows)
+
+
+def _row_of(names: list[str], cells: list[str]) -> dict[str, Any]:
+    """Return a row as an object: numbers where the cells are numbers, other texts as they are."""
+    row: dict[str, Any] = {}
+    for name, cell in zip(names, cells, strict=True):
+        value = number(cell) if cell else None
+        if value is not None:
+            row[name] = value
+        elif cell:
+            row[name] = cell
+    return row
+
+
+def has_rows(path: Path) -> bool:
+    """Return whether a CSV file is a table of metrics, also if no column is named step."""
+    with closing(lines_of(path)) as lines:
+        header = next(lines, b"")
+        separator = csv_separator(header)
+        names = csv_cells(header, separator)
+        if len(names) > MAX_COLUMNS or not TEXT_KEYS.isdisjoint(names):
+            return False
+        rows = _csv_rows(lines, separator, UnusedRows())
+        return (
+            _step_column(names, [cells for _, cells in islice(rows, HEAD)]) is not None
+        )
 
 
 def _csv_rows(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -22,16 +22,28 @@ from rlreport.errors import (
     UsageError,
 )
 from rlreport.figures.ragged import Ints
-from rlreport.formats.metric_rows import STEP_KEYS, TEXT_KEYS, Record, is_event
+from rlreport.formats.base import Row
+from rlreport.formats.metric_rows import STEP_KEYS, TEXT_KEYS, Record
+from rlreport.formats.registry import detect
 from rlreport.metrics import (
     console_files,
     csv_files,
     json_files,
     lines,
+    shapes,
     trackers,
     wandb_file,
 )
-from rlreport.metrics.consoles import has_steps
+from rlreport.metrics.chosen_roles import choose_roles
+from rlreport.metrics.console_choice import consoles_to_omit, runs_of
+from rlreport.metrics.console_files import console_records
+from rlreport.metrics.files_of_run import (
+    OF_ONE_RUN,
+    FileTable,
+    join,
+    note_on_runs,
+    run_of_file,
+)
 from rlreport.metrics.lines import UnusedRows
 from rlreport.metrics.starts import start_notes
 from rlreport.metrics.table import (
@@ -43,9 +55,10 @@ from rlreport.metrics.table import (
 )
 from rlreport.read.lines import DAMAGED
 from rlreport.read.listing import COMPRESSIONS, name_in_logs, names_of_runs
-from rlreport.system.documents import LimitError, load_json
+from rlreport.read.remarks import one_per_cause
+from rlreport.system.documents import LimitError
 from rlreport.system.in_memory import is_in_memory
-from rlreport.system.own_output import is_own_folder, refuse_own_output
+from rlreport.system.own_output import is_own_file, is_own_folder, refuse_own_output
 from rlreport.tables import MetricsFile, Note, NoteKind
 from rlreport.text.messages import message
 
@@ -64,13 +77,10 @@ EVENTS = "events.out.tfevents"  # Prefix of the names of TensorBoard event files
 # Kinds of files (see ``_kind``) that never contain rollouts
 ONLY_METRICS = ("events", ".csv", ".wandb")
 
+_MAX_DETECTED = 20  # rows by which a format of rollouts is recognized
 _DEPTH = 6  # levels of folders that are searched
-_PEEK = 1 << 20  # bytes of a console log in which its first line of metrics is searched
 _MAX_RUN_NAME = 200  # characters
-# Bytes of a table's first line, such as one of many thousand metrics
-_LONGEST_HEAD = 16 << 20
 _CHECKPOINT = re.compile(r"(?:checkpoint|ckpt|global_step|step)[-_]?\d+")
-_CONSOLE = (".log", ".txt", ".out")
 # Names of JSON documents to read in a folder; others are read only if the user names them
 _JSON_NAME = re.compile(r"metrics|history|trainer_state", re.IGNORECASE)
 
@@ -85,12 +95,15 @@ class MetricsSource(NamedTuple):
     """
 
     path: Path
-    read: Callable[[UnusedRows], Iterator[Record]]
+    read: partial[Iterator[Record]]
     run: str = ""
 
 
-def find_metrics(path: Path) -> list[MetricsSource]:
+def find_metrics(path: Path, *, wide: bool = False) -> list[MetricsSource]:
     """Return the metrics in a folder or a file, by file and run, sorted by path; [] without any.
+
+    With ``wide``, also files that are metrics by the shape of their content alone, see
+    ``metrics.shapes``: where there are no rollouts, which such files could be, too.
 
     MLflow's ``metrics`` folders count as files. If the checkpoints of a run each have a
     ``trainer_state.json``, only the largest is used. Links to folders are not followed.
@@ -98,7 +111,8 @@ def find_metrics(path: Path) -> list[MetricsSource]:
     if not path.is_dir():
         # Such a file can only be one of metrics, even if it is broken: reading it tells why.
         only_metrics = path.is_file() and _kind(path) in ONLY_METRICS
-        return _files_of(path, path.parent) if only_metrics or _is_metrics(path) else []
+        is_metrics = only_metrics or _is_metrics(path, wide=wide)
+        return _files_of(path, path.parent) if is_metrics else []
     if _is_mlflow(path):
         return [_mlflow_source(path)]
     sources: list[MetricsSource] = []
@@ -118,11 +132,11 @@ def find_metrics(path: Path) -> list[MetricsSource]:
             sources.append(_mlflow_source(here / folder))
         for name in names:
             file = here / name
-            if not file.is_file():
+            if not file.is_file() or is_own_file(file):
                 continue  # opening a pipe would block
             if file.name.endswith("trainer_state.json"):
                 states.setdefault(_run_of(file, path), []).append(file)
-            elif _is_metrics(file, in_folder=True):
+            elif _is_metrics(file, in_folder=True, wide=wide):
                 sources += _files_of(file, path)
     # The state of a later checkpoint has the history of those before it: the largest has all.
     for files in states.values():
@@ -187,10 +201,13 @@ def _files_of(path: Path, root: Path) -> list[MetricsSource]:
         return [
             MetricsSource(path, partial(read, run=name), name or run) for name in names
         ]
-    if kind == ".csv":
-        with _unreadable(path):
-            names = csv_files.csv_runs(path)
-        if names:  # the table has several runs
+    if kind in (".csv", ".json"):
+        runs_in = csv_files.csv_runs if kind == ".csv" else json_files.json_runs
+        try:
+            names = runs_in(path)
+        except (*DAMAGED, ValueError, OverflowError):
+            names = []  # reading it tells why it cannot be read
+        if names:  # the file has several runs
             return [
                 MetricsSource(path, partial(read, run=name), name or run)
                 for name in names
@@ -207,7 +224,7 @@ _READERS: dict[str, Callable[..., Iterator[Record]]] = {
     ".wandb": wandb_file.wandb_records,
     ".jsonl": json_files.json_line_records,
     ".json": json_files.json_records,
-    "console": console_files.console_records,
+    "console": console_records,
 }
 
 
@@ -224,20 +241,23 @@ def _kind(path: Path) -> str:
     return "console"
 
 
-def _is_metrics(path: Path, *, in_folder: bool = False) -> bool:
+def _is_metrics(path: Path, *, in_folder: bool = False, wide: bool = False) -> bool:
     """Return whether a file has metrics; ``in_folder`` if the user did not name the file.
 
-    Files in a folder that only might be metrics are not opened.
+    Unless the search is ``wide``, files in a folder that only might be metrics are not opened.
     """
     kind = _kind(path)
     if not path.is_file():
         return False
-    if in_folder and kind == ".json" and not _JSON_NAME.search(path.name):
+    # A document of another name may hold the final scores of a run, in one object.
+    is_shaped_only = in_folder and kind == ".json" and not _JSON_NAME.search(path.name)
+    if is_shaped_only and not wide:
         return False
-    if in_folder and kind == "console" and path.suffix not in _CONSOLE:
+    if in_folder and kind == "console" and not console_files.is_console_name(path.name):
         return False
     try:
-        return _has_metrics(path, kind)
+        has_metrics = not is_shaped_only and _has_metrics(path, kind)
+        return has_metrics or (wide and _has_shape(path, kind))
     except LimitError:
         return kind == ".csv"  # reading it tells the limit
     except (OSError, ValueError, sqlite3.Error, RlreportError):
@@ -256,19 +276,34 @@ def _has_metrics(path: Path, kind: str) -> bool:
         case ".json":
             return next(json_files.json_records(path, UnusedRows()), None) is not None
         case "console":
-            with path.open("rb") as stream:
-                return has_steps(stream.read(_PEEK))
+            return console_files.has_metrics(path)
+        case ".jsonl":
+            return json_files.are_events(json_files.head_of(path))
         case _:
-            return _is_table(path, kind)
+            return _is_table(path)
 
 
-def _is_table(path: Path, kind: str) -> bool:
-    """Return whether a .jsonl begins with an event, or a .csv with names and a row of numbers."""
-    with closing(lines.lines_of(path, _LONGEST_HEAD)) as head:
+def _has_shape(path: Path, kind: str) -> bool:
+    """Return whether a file has metrics by its shape, and is not in a format of rollouts."""
+    if kind == ".json":
+        return json_files.has_series(path)
+    if kind == ".csv":
+        return csv_files.has_rows(path)
+    if kind != ".jsonl":
+        return False
+    rows = json_files.head_of(path)
+    is_rollouts = bool(rows) and detect(path.name, rows[:_MAX_DETECTED]) is not None
+    return (
+        not is_rollouts
+        and shapes.step_of_rows(shapes.without_settings(rows)) is not None
+    )
+
+
+def _is_table(path: Path) -> bool:
+    """Return whether a .csv begins with names and a row of numbers."""
+    with closing(lines.lines_of(path, json_files.LONGEST_HEAD)) as head:
         first = next(head, b"")
         second = next(head, b"")
-    if kind == ".jsonl":
-        return is_event(load_json(first, "replace"))
     separator = csv_files.csv_separator(first)
     names = csv_files.csv_cells(first, separator)
     cells = csv_files.csv_cells(second, separator)
@@ -296,9 +331,13 @@ class TrainerMetrics:
         broken: metric -> steps at which it was NaN or infinite.
         paths: files that were read.
         unread: files of metrics that cannot be read.
+        roles: role -> metric, where the names do not tell, see ``Tables.metric_roles``.
+        settings: file -> configuration of the run that it has beside its metrics.
         files: name, number of steps and metrics of each file that was read.
         runs: names of the runs if two of them have the same metric at the same step, else empty.
         notes: what readers of the report should know about the files.
+        starts: the largest number of starts of a run in its metrics.
+        set_back: whether the step of a run was set back while its training went on.
         clocks: times of the log, see ``MetricsTable.clocks``.
     """
 
@@ -306,9 +345,13 @@ class TrainerMetrics:
     broken: dict[str, list[int]] = field(default_factory=dict)
     paths: list[Path] = field(default_factory=list)
     unread: list[Path] = field(default_factory=list)
+    roles: dict[str, str] = field(default_factory=dict)
+    settings: dict[str, Row] = field(default_factory=dict)
     files: list[MetricsFile] = field(default_factory=list)
     runs: list[str] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
+    starts: int = 1
+    set_back: bool = False
     clocks: dict[str, Part] = field(default_factory=dict)
 
     def explained(self, *, strict: bool) -> list[Path]:
@@ -324,46 +367,106 @@ def find_and_read(
     given: Sequence[str | Path] = (),
     run: str = "",
     *,
-    one_run: bool = False,
+    roles: Mapping[str, str] | None = None,
+    restarts: str | int | None = None,
+    wide: bool = False,
 ) -> TrainerMetrics:
     """Read the metrics files ``given`` by the user, else those in the logs.
 
-    With a ``run``, only those of this run are read.
+    With a ``run``, only those of this run are read. ``roles`` is role -> metric, as the user chose.
 
-    A file that cannot be read raises if the user named it; if not, it becomes a note. With
-    ``one_run``, several starts in one log are taken to be one training.
+    A file that cannot be read raises if the user named it; if not, it becomes a note. ``restarts``
+    says which of several starts in one log is read; ``wide`` is that of ``find_metrics``.
     """
-    find = sources_of if given else find_metrics
+    find = sources_of if given else partial(find_metrics, wide=wide)
     sources: list[MetricsSource] = []
     for path in given or logs:
         sources += find(Path(path))
+    result = TrainerMetrics()
+    if not given:
+        sources = _with_chosen_consoles(sources, logs, result)
     runs = sorted({source.run for source in sources})
+    is_unknown = bool(run) and run not in runs and run not in names_of_runs(logs)
+    if is_unknown and not given and not wide:
+        # The run may be one of a file that only the wide search finds.
+        return find_and_read(
+            logs, given, run, roles=roles, restarts=restarts, wide=True
+        )
     # The run may have rollouts only.
-    if run and run not in runs and run not in names_of_runs(logs):
+    if is_unknown:
         raise UsageError(
             f"--run {run}: no such run; found: {', '.join(runs) or 'none'}"
         )
     by_run: dict[str, list[MetricsSource]] = {}
     for source in sources:
-        if run in ("", source.run):
+        if run in ("", source.run) or (
+            run not in runs and run == run_of_file(source.path)
+        ):
             by_run.setdefault(source.run, []).append(source)
 
-    result = TrainerMetrics()
     table = MetricsTable()
+    # Of several runs in one document, as in one folder, the last one is shown and not judged.
+    one_run = restarts == "all"  # whatever the logs look like
+    may_show_last = not one_run and _in_one_document(by_run.values())
     seen: dict[str, Ints] = {}  # metric -> its steps in the runs so far
     for run_sources in by_run.values():
-        table_of_run = _table_of_run(run_sources, logs, result, must_read=bool(given))
-        arrangement = table_of_run.arrange(one_run=one_run)
-        if arrangement:
-            result.notes += start_notes(arrangement)
+        table_of_run = _table_of_run(
+            run_sources, logs, result, must_read=bool(given), one_run=one_run
+        )
+        found = table_of_run.arrange(restarts)
+        if found:
+            result.notes += start_notes(found.pieces, found.choice, restarts)
+            result.starts = max(result.starts, len(found.pieces.steps))
+            result.set_back = result.set_back or any(found.pieces.set_back)
         # Two runs with a metric at the same step cannot be in one table; parts of one run can.
         if len(by_run) > 1 and _add_steps(seen, table_of_run.steps_of()):
             result.runs = sorted(by_run)
+            if may_show_last:
+                table = MetricsTable()
         table.extend(table_of_run)
+    if len(by_run) > 1 and result.runs and may_show_last:
+        result.notes.append(note_on_runs(list(by_run)))
     result.table, result.broken = table.frame()
     result.clocks = table.clocks()
     result.notes += [Note(NoteKind.METRICS, limit, 1) for limit in table.limits]
+    if result.paths:
+        chosen = choose_roles(result.table, roles or {})
+        result.roles = chosen.roles
+        result.notes += chosen.notes
+    result.notes = one_per_cause(result.notes)
     return result
+
+
+def _in_one_document(runs: Iterable[Sequence[MetricsSource]]) -> bool:
+    """Return whether all sources are runs in the same JSON document."""
+    paths = {source.path for sources in runs for source in sources}
+    return len(paths) == 1 and _kind(next(iter(paths))) == ".json"
+
+
+def _with_chosen_consoles(
+    sources: Sequence[MetricsSource],
+    logs: Sequence[str | Path],
+    result: TrainerMetrics,
+) -> list[MetricsSource]:
+    """Return the sources without consoles that only repeat them; add notes on these.
+
+    Several consoles in one folder become several runs.
+    """
+    consoles = [one for one in sources if one.read.func is console_records]
+    if not consoles or len(sources) == 1:
+        return list(sources)
+    others = [one.read(UnusedRows()) for one in sources if one not in consoles]
+    omitted = consoles_to_omit([one.path for one in consoles], others)
+    for path, why in omitted.items():
+        name = name_in_logs(path, logs)
+        result.notes.append(Note(NoteKind.FORMAT, message(why), 1, name))
+        result.unread.append(path)
+    runs = runs_of((one.path, one.run) for one in consoles if one.path not in omitted)
+    return [
+        one._replace(run=runs.get(one.path, one.run))
+        for one in sources
+        if one.path not in omitted
+    ]
 
 
 def _table_of_run(
@@ -372,13 +475,14 @@ def _table_of_run(
     result: TrainerMetrics,
     *,
     must_read: bool,
+    one_run: bool,
 ) -> MetricsTable:
     """Return the metrics of one run; add its files, and notes on them, to ``result``.
 
     A file that cannot be read raises if it must be read, or if it is one of ``logs``.
     """
     log_paths = {Path(path) for path in logs}
-    table = MetricsTable()
+    files: list[FileTable] = []
     for source in sources:
         name = name_in_logs(source.path, logs)
         unused = UnusedRows()
@@ -398,9 +502,15 @@ def _table_of_run(
             result.unread.append(source.path)
             continue
         result.notes += unused.notes(name)
+        if unused.settings:
+            result.settings[name] = unused.settings
         result.paths.append(source.path)
         result.files.append(MetricsFile(name, len(part.steps), sorted(part.names)))
-        table.extend(part)
+        files.append(FileTable(source.path, part, _kind(source.path) in OF_ONE_RUN))
+    table, runs = join(files, one_run=one_run)
+    if runs:
+        result.runs = runs
+        result.notes.append(note_on_runs(runs))
     return table
 
 

@@ -3,33 +3,41 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
 from rlreport.errors import UnusableInputError
+from rlreport.formats.base import Row
 from rlreport.formats.containers import json_objects
-from rlreport.formats.logged import dicts, mapping
+from rlreport.formats.logged import mapping
 from rlreport.formats.metric_rows import (
     RUNTIME,
     STEP_KEYS,
     Record,
     counters_of,
+    is_event,
     numbers_of,
     step_in,
 )
+from rlreport.formats.tracker_steps import with_steps_of_history
+from rlreport.metrics import shapes
 from rlreport.metrics.lines import (
     JSON,
+    NUMBERED,
     STEP,
     UnusedRows,
     lines_of,
 )
-from rlreport.system import coerce
 from rlreport.system.documents import (
     MAX_JSON,
+    LimitError,
     load_json,
     read_bounded,
 )
+from rlreport.text.messages import message
 
 # Keys that transformers logs once at the end of training, so they make no curve
 _SUMMARY = (
@@ -38,17 +46,52 @@ _SUMMARY = (
     "train_steps_per_second",
     "train_loss",
 )
+# Lines at the start of a log that may be a configuration
+_MAX_SETTINGS = 5
+# Bytes of a line at the start of a log, such as one of many thousand metrics
+LONGEST_HEAD = 16 << 20
 
 
 def json_line_records(path: Path, unused: UnusedRows) -> Iterator[Record]:
     """Yield the records of a file with one JSON object per line."""
+    events = iter(with_steps_of_history(_events(path, unused)))
+    head = list(islice(events, shapes.HEAD))
+    rows = [event for _, event in head if isinstance(event, dict)]
+    key = shapes.step_of_rows(rows)
+    logged = 0  # number of rows with metrics
+    for number, event in chain(head, events):
+        if not isinstance(event, dict):
+            continue
+        if number <= _MAX_SETTINGS and step_in(event) is None:
+            settings = shapes.configuration_of(event)
+            if settings:
+                unused.settings |= settings
+                continue
+        if key is not None and key not in STEP_KEYS:
+            row = _with_step(event, key, logged, unused)
+            logged += 1
+        else:
+            row = event
+        yield from _records([row], unused, line=number)
+
+
+def _events(path: Path, unused: UnusedRows) -> Iterator[tuple[int, Any]]:
+    """Yield (line number, value) of each line that is valid JSON."""
     for number, line in enumerate(lines_of(path, unused=unused), 1):
         try:
-            event = load_json(line, "replace")
-            yield from _records([event], unused, line=number)
+            yield number, load_json(line, "replace")
         except ValueError:
             if line.strip():
                 unused.add(JSON, number)
+
+
+def _with_step(row: Row, key: str, number: int, unused: UnusedRows) -> Row:
+    """Return a row with its step, and add to ``unused`` how the step was found."""
+    if key == shapes.INDEX:
+        unused.add(NUMBERED, None)
+    else:
+        unused.remark(message("the step is read from {key}", key=f"`{key}`"))
+    return shapes.stepped(row, key, number)
 
 
 def _records(
@@ -61,33 +104,72 @@ def _records(
     """
     for event in events:
         metrics = numbers_of(event) if isinstance(event, dict) else {}
-        if not metrics:
+        counters = counters_of(event) if isinstance(event, dict) else {}
+        if not metrics and RUNTIME not in counters:
             continue
         step = step_in(event)
         if step is not None:
-            yield step, metrics | counters_of(event)
+            yield step, metrics | counters
         elif not event.keys().isdisjoint(STEP_KEYS):
             unused.add(STEP, line)
 
 
-def json_records(path: Path, unused: UnusedRows) -> Iterator[Record]:
-    """Yield the records of a ``trainer_state.json``, or of the events in another JSON document."""
+def head_of(path: Path) -> list[Row]:
+    """Return the objects in the first lines of a file."""
+    rows: list[Row] = []
+    with closing(lines_of(path, LONGEST_HEAD)) as lines:
+        for line in islice(lines, shapes.HEAD):
+            try:
+                value = load_json(line, "replace")
+            except ValueError:
+                continue
+            if isinstance(value, dict):
+                rows.append(value)
+    return rows
+
+
+def are_events(rows: Sequence[Row]) -> bool:
+    """Return whether most of the first rows of a log are metrics, apart from a configuration."""
+    logged = [row for row in shapes.without_settings(rows) if not _is_empty(row)]
+    return bool(logged) and 2 * sum(map(is_event, logged)) >= len(logged)
+
+
+def _is_empty(row: Row) -> bool:
+    """Return whether a row has a step only, as of metrics that are rarely logged."""
+    values = [value for key, value in row.items() if key not in STEP_KEYS]
+    return step_in(row) is not None and not any(value is not None for value in values)
+
+
+def json_runs(path: Path) -> list[str]:
+    """Return the names of the runs in a JSON document, [] if it has not several."""
+    runs = shapes.document_of(load_json(read_bounded(path, MAX_JSON), "replace")).runs
+    return list(runs) if len(runs) > 1 else []
+
+
+def has_series(path: Path) -> bool:
+    """Return whether a JSON document has metrics in one of the shapes of ``metrics.shapes``."""
     content = read_bounded(path, MAX_JSON)
-    history = mapping(load_json(content, "replace")).get("log_history")
-    if isinstance(history, list):
-        entries = dicts(history)
-        runtimes: list[Record] = []
-        for entry in entries:
-            seconds = coerce.real(entry.get("train_runtime"))
-            step = step_in(entry)
-            if seconds is not None and step is not None:
-                runtimes.append((step, {RUNTIME: seconds}))
-            for key in _SUMMARY:
-                entry.pop(key, None)
-        yield from _records(entries, unused)
-        yield from runtimes
+    return bool(shapes.document_of(load_json(content, "replace")).runs)
+
+
+def json_records(path: Path, unused: UnusedRows, run: str = "") -> Iterator[Record]:
+    """Yield the records of a JSON document, such as a ``trainer_state.json``; or of its ``run``."""
+    content = read_bounded(path, MAX_JSON)
+    try:
+        value = load_json(content, "replace")
+    except LimitError:
+        raise
+    except ValueError:  # objects in lines
+        value = None
+    document = shapes.document_of(value)
+    unused.settings |= document.settings
+    if document.runs:
+        wanted = [run] if run in document.runs else document.runs
+        for series in chain.from_iterable(document.runs[name] for name in wanted):
+            yield from _records(_rows_of(series, unused), unused)
         return
-    if path.name.endswith("trainer_state.json"):
+    has_history = isinstance(mapping(value).get("log_history"), list)
+    if path.name.endswith("trainer_state.json") and not has_history:
         raise UnusableInputError(
             f"{path.name}: not a trainer state, as it has no `log_history`"
         )
@@ -95,3 +177,14 @@ def json_records(path: Path, unused: UnusedRows) -> Iterator[Record]:
     if not records:
         raise UnusableInputError(f"{path.name}: contains no steps with numbers")
     yield from records
+
+
+def _rows_of(series: shapes.Series, unused: UnusedRows) -> Iterator[Row]:
+    """Yield the rows of a series with their steps."""
+    for number, row in enumerate(series.rows):
+        event = {key: value for key, value in row.items() if key not in _SUMMARY}
+        if "train_runtime" in row:  # how long the run took, in seconds
+            event["_runtime"] = row["train_runtime"]
+        if series.step not in STEP_KEYS:
+            event = _with_step(event, series.step, number, unused)
+        yield event

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Generator, Iterable
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 from rlreport.read.lines import ByteRange, Lines
 from rlreport.read.listing import COMPRESSIONS
@@ -29,26 +30,40 @@ ROUNDED = translatable(
     "trainer metrics that the console prints as 0.000 at all steps, left out as their values are "
     "unknown"
 )
+NUMBERED = translatable(
+    "rows of trainer metrics without a step, numbered in their order"
+)
 REST = translatable("the file of trainer metrics cannot be read from here on")
 
 
 class UnusedRows:
-    """Unusable rows of a metrics file, counted by reason."""
+    """Rows of a metrics file that are unusable or read in an unusual way, counted by reason.
+
+    Attributes:
+        settings: the configuration of the run that rows have instead of metrics.
+    """
 
     def __init__(self) -> None:
+        self.settings: dict[str, Any] = {}
         self._counts: Counter[str] = Counter()
         self._first_lines: dict[str, int | None] = {}
+        self._remarks: dict[str, None] = {}
 
-    def add(self, why: str, line: int | None) -> None:
-        self._counts[why] += 1
+    def remark(self, text: str) -> None:
+        """Add a remark on the whole file, once."""
+        self._remarks[text] = None
+
+    def add(self, why: str, line: int | None, count: int = 1) -> None:
+        self._counts[why] += count
         self._first_lines.setdefault(why, line)
 
     def notes(self, file: str) -> list[Note]:
-        """Return one note per reason, without text from the log."""
-        return [
+        """Return one note per reason and remark."""
+        notes = [
             Note(NoteKind.METRICS, message(why), count, file, self._first_lines[why])
             for why, count in self._counts.items()
         ]
+        return notes + [Note(NoteKind.METRICS, text, 1, file) for text in self._remarks]
 
 
 MAX_UNPACKED = 4_000_000_000  # Maximum decompressed size of a metrics file in bytes

@@ -29,7 +29,8 @@ _VALIDATION = (
     r"|num_|penalty|overlong|[_/](?:min|max)\b|(?:worst|best|maj)@))"
     r"(?:val|valid|validation|eval|evaluation|test|dev|heldout)(?:s|_?set|_?step)?[_/.-]"
 )
-_RIGHT = r"(?:accuracy|acc|(?:correct|success)(?:_rate)?|(?:pass|solve)_rate|pass(?:@|_at_)?1)"
+# Names of rates of right answers
+RIGHT = r"(?:accuracy|acc|(?:correct|success)(?:_rate)?|(?:pass|solve)_rate|pass(?:@|_at_)?1)"
 _TEST_SETS = (
     r"(?:aime|amc|math|gsm8k|gpqa|hmmt|olympiad|minerva"
     r"|humaneval|mbpp|livecode|lcb|mmlu|ifeval)"
@@ -46,7 +47,7 @@ ROLES: dict[str, tuple[str, ...]] = {
         rf"{_AVG}(?:episode|episodic)[_/](?:reward|return)s?{_MEAN}",
         rf"{_AVG}returns?{_MEAN}",
         r"reward/(?!format|length|std|min|max)[\w.-]+/mean",  # rLLM, by agent
-        rf"(?:env/all/|episode/)?{_AVG}(?:answer_)?{_RIGHT}{_MEAN}",
+        rf"(?:env/all/|episode/)?{_AVG}(?:answer_)?{RIGHT}{_MEAN}",
     ),
     "reward_std": (
         r"(?:critic/)?(?:rewards?|scores?)[_/.](?:all[_/.])?std(?:_mean)?",
@@ -55,9 +56,9 @@ ROLES: dict[str, tuple[str, ...]] = {
     ),
     "validation": (
         rf"{_VALIDATION}(?:all/|env/all/)?(?:\w+_)?(?:reward|score)s?(?:/total|_score)?{_MEAN}",
-        rf"{_VALIDATION}(?:all/|env/all/)?(?:\w+_)?{_RIGHT}{_MEAN}",
+        rf"{_VALIDATION}(?:all/|env/all/)?(?:\w+_)?{RIGHT}{_MEAN}",
         r"val-core/.+",  # verl
-        rf"{_VALIDATION}.*(?:rewards?|scores?|{_RIGHT}|pass_at_\d+)(?:/.*)?",
+        rf"{_VALIDATION}.*(?:rewards?|scores?|{RIGHT}|pass_at_\d+)(?:/.*)?",
         rf"{_VALIDATION}{_TEST_SETS}[\w.+]*",  # slime: the mean reward on a test set
     ),
     # TRL's PPO and online DPO sum over the response.
@@ -70,12 +71,13 @@ ROLES: dict[str, tuple[str, ...]] = {
         rf"{_POLICY}kl_loss{_MEAN}",  # verl, slime, EasyR1
         rf"{_POLICY}(?:reward_)?kl_penalty",  # verl, EasyR1, NeMo-RL
     ),
-    # TRL's `objective/entropy` is summed over the response.
     "entropy": (
         rf"{_POLICY}{_AVG}(?:token_|policy_|approx_)?entropy(?:_loss)?{_MEAN}",
     ),
+    # The sum over a response, of TRL's PPO and online DPO
+    "entropy_response": (r"objective/entropy", r"entropy_response"),
     "loss": (
-        rf"{_POLICY}loss{_MEAN}",
+        rf"{_POLICY}loss(?:es)?{_MEAN}",
         rf"{_POLICY}{_AVG}(?:pg|policy|actor|act|total|final|grpo|ppo)_loss{_MEAN}",
     ),
     "grad_norm": (
@@ -152,6 +154,8 @@ PLAIN_NAMES = {
 _PREFIXES = re.compile(
     r"^(?:.* - )?(?:(?:train|training|trainer|rollouts?|metrics|agg)[/_.])*"
 )
+# Suffixes of columns that hold a whole curve
+_SUFFIXES = re.compile(r"_(?:history|hist|curve|trace)$")
 # Prefixes that loggers put before the keys of a trainer
 _RUN = re.compile(r"^(?:.* - )?(?:train/)?")
 
@@ -222,20 +226,27 @@ def in_unit_of(role: str, name: str, values: Floats) -> Floats:
     return _UNITS[unit](values) if unit in _UNITS else values
 
 
-def roles_of(metrics: Iterable[str]) -> dict[str, str]:
+def roles_of(
+    metrics: Iterable[str], chosen: Mapping[str, str] | None = None
+) -> dict[str, str]:
     """Return role -> name of the metric with this role; a role that no metric has is missing.
+
+    ``chosen`` is role -> name, of metrics whose names do not tell their roles, or not the right
+    ones. They have no other role.
 
     Keys in ``keys.csv`` are preferred to patterns in ROLES, and first those of the framework with
     the most logged keys. Of several names for a key or pattern, prefer one that begins with
     ``rollout`` (it covers all responses), then the shortest.
     """
-    names = by_preference(metrics)
+    logged = set(metrics)
+    taken = {role: name for role, name in (chosen or {}).items() if name in logged}
+    names = by_preference(logged - set(taken.values()))
     if not names:
-        return {}  # reading the keys and their patterns takes 20 ms
-    roles = _roles_by_keys(names)
+        return taken  # reading the keys and their patterns takes 20 ms
+    roles = _roles_by_keys(names) | taken
     # A name that is a key of a framework never has another role by a pattern.
     unknown = [name for name in names if not _keys_of(name)]
-    plain_names = {name: without_prefixes(name) for name in unknown}
+    plain_names = {name: _SUFFIXES.sub("", without_prefixes(name)) for name in unknown}
     for role, patterns in ROLES.items():
         if role not in roles:
             metric = _first_match(patterns, plain_names)

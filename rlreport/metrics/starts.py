@@ -28,9 +28,16 @@ from numpy.typing import NDArray
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.formats.metric_rows import COUNTER, NO_METRICS
 from rlreport.metrics.roles import roles_of
-from rlreport.read.restarts import begins_afresh
+from rlreport.read.restarts import (
+    StartChoice,
+    begins_afresh,
+    begins_anew,
+    shift_after,
+    shifts_of_starts,
+    starts_note,
+)
 from rlreport.tables import Note, NoteKind
-from rlreport.text.messages import listed, message, plural, span
+from rlreport.text.messages import message, plural, span
 
 # If more than one in this many changes of the step is a fall, the log is in no order
 UNSORTED_FALLS = 4
@@ -52,8 +59,6 @@ _CHANGE = 2.0
 # set back if it begins at most as far from where it began
 _GOES_ON = 0.75
 
-_MAX_NAMED = 5  # number of starts whose lengths are named
-
 # Ranges of seconds and milliseconds since 1970: such series go on from one start to the next
 _CLOCKS = ((1e9, 3e9), (1e12, 3e12))
 
@@ -72,59 +77,85 @@ class Arrangement:
 
     starts: Ints  # number of the start that the piece belongs to
     shifts: Ints  # number to add to its steps
-    lengths: list[int]  # number of distinct steps of each start
+    rows: Ints  # number of its distinct steps
     unsorted: bool = False  # whether all pieces are one, to be sorted by step
-    # distinct steps of the last start that a resumption logged again
-    repeated: list[int] = field(default_factory=list)
-    # number of times that the counter of the last start was set back
-    set_back: int = 0
+    # distinct steps of each start, as they are numbered in the report
+    steps: list[Ints] = field(default_factory=list)
+    # for each start, steps that resumptions logged again, once for each time
+    repeated: list[Ints] = field(default_factory=list)
+    # number of times that the counter of each start was set back
+    set_back: list[int] = field(default_factory=list)
 
     @property
-    def last_is_longest(self) -> bool:
-        """Whether the last start is longer than each other one, as after starts that failed."""
-        return self.lengths[-1] > max(self.lengths[:-1], default=0)
+    def lengths(self) -> list[int]:
+        """Number of distinct steps of each start."""
+        return [len(steps) for steps in self.steps]
+
+    def are_read(self, choice: StartChoice) -> NDArray[np.bool_]:
+        """Return which pieces are read, bool (pieces,)."""
+        if choice.start is None:
+            return np.ones(len(self.starts), bool)
+        is_read: NDArray[np.bool_] = self.starts == choice.start
+        return is_read
+
+    def shifts_of(self, choice: StartChoice) -> Ints:
+        """Return the number to add to the steps of each piece, (pieces,)."""
+        if choice.start is not None:
+            return self.shifts
+        of_starts = np.array(shifts_of_starts(self.steps), np.int64)
+        shifts: Ints = self.shifts + of_starts[self.starts]
+        return shifts
 
 
-def arranged(
-    series: Mapping[str, Series], pieces: int, changes: int, *, one_run: bool = False
-) -> Arrangement:
+def arranged(series: Mapping[str, Series], pieces: int, changes: int) -> Arrangement:
     """Return what the pieces of a log are; there are ``pieces`` of them.
 
     ``series`` has the values of each metric, ``changes`` is how often the step changes from one
-    record to the next. With ``one_run``, fresh starts are taken to be one training whose counter
-    was set back.
+    record to the next.
     """
     steps_of = _steps_by_piece(series, pieces)
     starts = np.zeros(pieces, np.int64)
     shifts = np.zeros(pieces, np.int64)
+    rows = np.array([len(steps) for steps in steps_of], np.int64)
     falls = pieces - 1  # each piece but the first begins where the step falls
     # The step falls too often, or several writers took turns: the log is to be sorted.
     if UNSORTED_FALLS * falls > changes or _written_in_turns(steps_of):
-        return Arrangement(starts, shifts, [], unsorted=True)
+        if not _is_set_back_at_each_fall(series, steps_of):
+            return Arrangement(starts, shifts, rows, unsorted=True)
+        goes_on = np.ones(pieces, bool)
+    else:
+        goes_on = np.zeros(pieces, bool)
     all_starts = [_Start.of(steps_of[0])]
     for piece in range(1, pieces):
         steps = steps_of[piece]
         start = all_starts[-1]
-        if len(steps):  # none, if all its metrics are left out
-            is_copied = _repeats_values(series, piece)
-            if is_copied or not start.is_begun_afresh(steps, steps_of[piece - 1]):
-                # Logged again, written late, or resumed from a checkpoint
-                start.add(steps, is_resumption=not is_copied)
-            elif one_run or _goes_on(series, piece):
+        if not len(steps):  # all its metrics are left out
+            pass
+        elif goes_on[piece]:
+            start.set_back(steps)
+        elif _repeats_values(series, piece):
+            start.add(steps, is_resumption=False)
+        elif start.is_begun_afresh(steps, steps_of[piece - 1]):
+            if _goes_on(series, piece):
                 # The same training, whose counter begins again
                 start.set_back(steps)
             else:
                 all_starts.append(_Start.of(steps))
+        elif start.is_begun_anew(steps) and _counters_go_on(series, piece):
+            # Too short to tell by its steps that it is counted anew
+            start.set_back(steps)
+        else:
+            # Written late, or resumed from a checkpoint
+            start.add(steps, is_resumption=True)
         starts[piece] = len(all_starts) - 1
         shifts[piece] = all_starts[-1].shift
-    # Each time that the counter of the last start is set back, its shift grows.
-    shifts_of_last = np.unique(shifts[starts == starts[-1]])
     return Arrangement(
         starts,
         shifts,
-        lengths=[len(start.steps) for start in all_starts],
-        repeated=all_starts[-1].repeated.tolist(),
-        set_back=len(shifts_of_last) - 1,
+        rows,
+        steps=[start.steps for start in all_starts],
+        repeated=[start.repeated for start in all_starts],
+        set_back=[start.times_set_back for start in all_starts],
     )
 
 
@@ -135,22 +166,28 @@ class _Start:
     Attributes:
         steps: its distinct steps, as they are numbered in the report.
         counted: its distinct steps as logged, since its counter was last set back.
-        repeated: steps that a resumption logged again.
+        repeated: steps that resumptions logged again, once for each time.
         shift: number to add to logged steps.
+        times_set_back: how often its counter was set back.
     """
 
     steps: Ints
     counted: Ints
     repeated: Ints
     shift: int = 0
+    times_set_back: int = 0
 
     @classmethod
     def of(cls, steps: Ints) -> _Start:
         return cls(steps, counted=steps, repeated=np.zeros(0, np.int64))
 
+    def is_begun_anew(self, steps: Ints) -> bool:
+        """Return whether a piece begins at or before the first step since the counter began."""
+        return len(self.counted) > 0 and begins_anew(steps, self.counted)
+
     def is_begun_afresh(self, steps: Ints, before: Ints) -> bool:
         """Return whether a piece repeats the start; ``before`` are steps of the piece before it."""
-        return len(self.counted) > 0 and begins_afresh(
+        return self.is_begun_anew(steps) and begins_afresh(
             steps, self.counted, before=before
         )
 
@@ -159,16 +196,17 @@ class _Start:
         numbered = steps + self.shift
         if is_resumption:
             again = np.intersect1d(numbered, self.steps)
-            self.repeated = np.union1d(self.repeated, again)
+            self.repeated = np.concatenate([self.repeated, again])
         self.steps = np.union1d(self.steps, numbered)
         self.counted = np.union1d(self.counted, steps)
 
     def set_back(self, steps: Ints) -> None:
         """Add the steps of a piece in which training goes on, but is counted anew."""
         # Its first step follows on the last one so far.
-        self.shift = int(self.steps[-1]) + _spacing(steps) - int(steps[0])
-        self.steps = np.union1d(self.steps, steps + self.shift)
+        self.shift = shift_after(int(self.steps[-1]), steps)
+        self.steps = np.concatenate([self.steps, steps + self.shift])
         self.counted = steps
+        self.times_set_back += 1
 
 
 def _steps_by_piece(series: Mapping[str, Series], pieces: int) -> list[Ints]:
@@ -198,11 +236,28 @@ def _written_in_turns(steps_of: Sequence[Ints]) -> bool:
     return in_turns and bool(np.mean(times == writers) >= _OF_ALL_WRITERS)
 
 
-def _spacing(steps: Ints) -> int:
-    """Return the usual number of steps from one logged step to the next."""
-    if len(steps) < 2:
-        return 1
-    return max(1, int(np.median(np.diff(steps))))
+def _is_set_back_at_each_fall(
+    series: Mapping[str, Series], steps_of: Sequence[Ints]
+) -> bool:
+    """Return whether each piece counts anew, while what else is counted goes on at each fall.
+
+    So a counter of few steps, such as of the batches of a short epoch, is told from a log that is
+    in no order, of which many steps fall, too.
+    """
+    first = steps_of[0]
+    for steps in steps_of[1:]:
+        if not len(steps) or not len(first) or not begins_anew(steps, first):
+            return False
+    for name, one in series.items():
+        if not _is_counter(name) and not _rises(one):
+            continue
+        is_fall = np.diff(one.pieces) > 0
+        in_each_piece = np.count_nonzero(is_fall) == len(steps_of) - 1
+        if in_each_piece and not _tells_time(one.values) and not _is_step(one):
+            change = np.diff(one.values)
+            if (change >= 0).all() and (change[is_fall] > 0).all():
+                return True
+    return False
 
 
 def _repeats_values(series: Mapping[str, Series], piece: int) -> bool:
@@ -256,25 +311,74 @@ def _goes_on(series: Mapping[str, Series], piece: int) -> bool:
 
     Counters such as ``epoch`` decide; without any, most of the metrics that changed before do.
     """
+    of_counters = _votes_of_counters(series, piece)
+    if any(of_counters):
+        return sum(of_counters) > 0
     # A schedule of learning rates belongs to the counter, not to the policy.
     learning_rate = roles_of(series).get("learning_rate")
-    # Votes: 1 if it goes on, −1 if it is set back, 0 if it does not tell
-    of_counters: list[int] = []
-    of_metrics: list[int] = []
+    votes: list[int] = []
     for name, one in series.items():
         before = _in_piece(one, piece - 1)
         after = _in_piece(one, piece)
         # A metric that is the step itself is set back with it.
-        is_step = bool((one.steps == one.values).all())
-        if not len(before.values) or not len(after.values) or is_step:
+        if not len(before.values) or not len(after.values) or _is_step(one):
             continue
-        if name.startswith(COUNTER) or name.rpartition("/")[2] in NO_METRICS:
-            of_counters.append(_counts_on(before.values, after.values))
-        elif name != learning_rate:
-            of_metrics.append(_moves_on(before.values, after.values))
-    if any(of_counters):
-        return sum(of_counters) > 0
-    return sum(of_metrics) > 0
+        if _is_counter(name) or name == learning_rate:
+            continue
+        if _rises(one):
+            votes.append(_tally_on(before, after))
+        else:
+            votes.append(_moves_on(before.values, after.values))
+    return sum(votes) > 0
+
+
+def _counters_go_on(series: Mapping[str, Series], piece: int) -> bool:
+    return sum(_votes_of_counters(series, piece)) > 0
+
+
+def _votes_of_counters(series: Mapping[str, Series], piece: int) -> list[int]:
+    """Return for each counter such as ``epoch`` whether it goes on in a piece.
+
+    1 if it goes on, −1 if it is set back, 0 if it does not tell.
+    """
+    votes: list[int] = []
+    for name, one in series.items():
+        if _is_counter(name) and not _is_step(one):
+            before = _in_piece(one, piece - 1).values
+            after = _in_piece(one, piece).values
+            if len(before) and len(after):
+                votes.append(_counts_on(before, after))
+    return votes
+
+
+def _is_counter(name: str) -> bool:
+    return name.startswith(COUNTER) or name.rpartition("/")[2] in NO_METRICS
+
+
+def _is_step(one: Series) -> bool:
+    return bool((one.steps == one.values).all())
+
+
+def _rises(one: Series) -> bool:
+    """Return whether a metric only rises within pieces, as a number of tokens or a duration does.
+
+    Times since 1970 rise from one start to the next, too, so they do not count.
+    """
+    change = np.diff(one.values)[np.diff(one.pieces) == 0]
+    only_rises = len(change) >= _MIN_VALUES and bool((change > 0).all())
+    return only_rises and not _tells_time(one.values)
+
+
+def _tally_on(before: Series, after: Series) -> int:
+    """Return 1 if a metric that only rises goes on, -1 if it is set back, 0 if it does not tell."""
+    if after.values[0] > before.values[-1]:
+        return 1
+    _, at_before, at_after = np.intersect1d(
+        before.steps, after.steps, return_indices=True
+    )
+    # Computed from the step, such as a number of samples, it says no more than the step.
+    is_of_step = np.array_equal(before.values[at_before], after.values[at_after])
+    return 0 if is_of_step else -1
 
 
 def _counts_on(before: Floats, after: Floats) -> int:
@@ -314,45 +418,44 @@ def _tells_time(values: Floats) -> bool:
     return any(start <= low and high <= end for start, end in _CLOCKS)
 
 
-def start_notes(found: Arrangement) -> list[Note]:
-    """Return what a report says about starts, resumptions and a counter that was set back."""
+def start_notes(
+    found: Arrangement, choice: StartChoice, restarts: str | int | None
+) -> list[Note]:
+    """Return what a report says about starts, resumptions and a counter that was set back.
+
+    ``choice`` is which start is read, by the option ``restarts``.
+    """
     notes: list[Note] = []
-    lengths = [f"{length:,}" for length in found.lengths]
-    if len(lengths) > _MAX_NAMED:
-        lengths = [*lengths[:_MAX_NAMED], "…"]
-    if len(found.lengths) > 1 and not found.last_is_longest:
-        text = message(
-            "{count} starts in one log of trainer metrics, of {lengths} steps: they are no one "
-            "run, and figures and charts show the last one only. If they are one training, pass "
-            "--merge.",
-            count=len(found.lengths),
-            lengths=listed(lengths),
+    if found.unsorted:
+        return notes
+    if len(found.steps) > 1:
+        note = starts_note(
+            found.lengths,
+            choice,
+            restarts,
+            log=message("one log of trainer metrics"),
+            rows=int(found.rows[~found.are_read(choice)].sum()),
         )
-        notes.append(Note(NoteKind.SEVERAL_STARTS, text, len(found.lengths)))
-    elif len(found.lengths) > 1:
-        text = message(
-            "{count} starts in one log of trainer metrics: the last one, of {last:count} steps, is "
-            "the run; the {earlier:count} steps of the starts before it are left out. If they are "
-            "one training, pass --merge.",
-            count=len(found.lengths),
-            last=found.lengths[-1],
-            earlier=sum(found.lengths[:-1]),
-        )
-        notes.append(Note(NoteKind.FORMAT, text, len(found.lengths) - 1))
-    if found.set_back:
+        notes.append(note)
+    # Of the starts that are read
+    read = range(len(found.steps)) if choice.start is None else [choice.start]
+    set_back = sum(found.set_back[start] for start in read)
+    if set_back:
         text = plural(
             "the step of the trainer metrics is set back {count} time while training goes on: "
             "steps are numbered on from there",
             "the step of the trainer metrics is set back {count} times while training goes on: "
             "steps are numbered on from there",
-            found.set_back,
+            set_back,
         )
-        notes.append(Note(NoteKind.FORMAT, text, found.set_back))
-    if found.repeated:
-        text = message(
-            "trainer metrics logged again, as after a resumption from a checkpoint: {steps}; the "
-            "later rows count",
-            steps=span((found.repeated[0], found.repeated[-1])),
-        )
-        notes.append(Note(NoteKind.METRICS, text, len(found.repeated)))
+        notes.append(Note(NoteKind.FORMAT, text, set_back))
+    for start in read:
+        repeated = found.repeated[start]
+        if len(repeated):
+            text = message(
+                "trainer metrics logged again, as after a resumption from a checkpoint: {steps}; "
+                "the later rows count",
+                steps=span((int(repeated.min()), int(repeated.max()))),
+            )
+            notes.append(Note(NoteKind.METRICS, text, len(repeated)))
     return notes

@@ -18,6 +18,7 @@ from rlreport.figures.ragged import Floats, Ints
 from rlreport.formats.metric_rows import CLOCKS, COUNTER, MAX_NAME, Record
 from rlreport.metrics.roles import roles_of
 from rlreport.metrics.starts import Arrangement, Series, arranged, is_copy
+from rlreport.read.restarts import StartChoice, choose_start
 from rlreport.text.clean import safe_text
 from rlreport.text.messages import message
 
@@ -83,6 +84,13 @@ class Part(NamedTuple):
             broken=self.broken[rows],
             pieces=self.pieces[rows],
         )
+
+
+class Arranged(NamedTuple):
+    """What the pieces of a log are, and which start of the run is read."""
+
+    pieces: Arrangement
+    choice: StartChoice
 
 
 def _joined(parts: list[Part]) -> Part:
@@ -194,19 +202,21 @@ class MetricsTable:
         last = self.parts[name][-1].steps[-1]
         return bool(other.parts[name][0].steps[0] < last)
 
-    def arrange(self, *, one_run: bool = False) -> Arrangement | None:
-        """Keep the last start only, with its steps numbered on.
+    def arrange(self, restarts: str | int | None = None) -> Arranged | None:
+        """Keep the start that is read, with its steps numbered on.
 
-        Return what the pieces of the log are, None if it is one piece. ``one_run``: take a fresh
-        start to be the same training, whose counter was set back.
+        Return what the pieces of the log are, None if it is one piece. ``restarts`` is the option
+        that says which start is read.
         """
         if not self.piece:
             return None
-        found = arranged(self._series(), self.piece + 1, self.changes, one_run=one_run)
-        kept = found.starts == found.starts[-1]
+        found = arranged(self._series(), self.piece + 1, self.changes)
+        choice = choose_start(found.lengths, restarts)
+        kept = found.are_read(choice)
+        shifts = found.shifts_of(choice)
         for name, parts in self.parts.items():
             part = _joined(parts).of_pieces(kept)
-            part = part._replace(steps=part.steps + found.shifts[part.pieces])
+            part = part._replace(steps=part.steps + shifts[part.pieces])
             if found.unsorted:
                 part = part.in_order(np.argsort(part.steps, kind="stable"))
                 part = part._replace(pieces=np.zeros_like(part.pieces))
@@ -217,7 +227,7 @@ class MetricsTable:
                 del self.parts[name]
         self.piece = 0  # the next log follows on one piece
         self._merge(self.width)
-        return found
+        return Arranged(found, choice)
 
     def _series(self) -> dict[str, Series]:
         series: dict[str, Series] = {}

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
+from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,6 +19,7 @@ from rlreport.formats.metric_rows import (
     counters_of,
     flat_numbers,
 )
+from rlreport.formats.tracker_steps import trainer_step, with_trainer_steps
 from rlreport.metrics.lines import (
     STEP,
     UnusedRows,
@@ -27,7 +30,15 @@ from rlreport.system.coerce import integer
 from rlreport.system.documents import (
     LimitError,
 )
-from rlreport.text.messages import message
+from rlreport.text.messages import message, translatable
+
+# Why values of MLflow are not used
+MLFLOW = translatable(
+    "lines of MLflow's metrics that are not a time, a value and a step, left out"
+)
+WITHOUT_STEP = translatable(
+    "metrics that MLflow has at step 0 only, as those logged without a step, left out"
+)
 
 # Maximum size of a TensorBoard event file in bytes, as it is read into memory
 MAX_EVENTS = 1_000_000_000
@@ -49,7 +60,10 @@ def tensorboard_records(path: Path, _: UnusedRows) -> Iterator[Record]:
         raise LimitError(message("larger than {most:count} bytes", most=MAX_EVENTS))
     # 0 stands for all events; by default, tensorboard keeps a random sample of each tag.
     everything = {event_accumulator.SCALARS: 0, event_accumulator.TENSORS: 0}
-    log = event_accumulator.EventAccumulator(str(path), size_guidance=everything)
+    # By default, it leaves out what a restart logged again, and says so nowhere.
+    log = event_accumulator.EventAccumulator(
+        str(path), size_guidance=everything, purge_orphaned_data=False
+    )
     log.Reload()
     tags = log.Tags()
     # TensorFlow 2 logs a scalar as a tensor without dimensions.
@@ -81,24 +95,29 @@ def _longest(logged: Mapping[str, Sequence[Any]]) -> str:
     return max(logged, key=lambda name: len(logged[name]), default="")
 
 
-def mlflow_records(folder: Path, _: UnusedRows) -> Iterator[Record]:
+def mlflow_records(folder: Path, unused: UnusedRows) -> Iterator[Record]:
     """Yield the records of MLflow's files, one per metric with lines of "time value step".
 
     They are yielded file by file, unless the step falls in one: then in the order of their times.
+    A metric that is only at step 0 while others go on was logged without a step, which MLflow
+    stores as 0: it is left out.
     """
     paths = sorted(p for p in folder.rglob("*") if p.is_file() and not p.is_symlink())
-    names = [path.relative_to(folder).as_posix() for path in paths]
-    if any(_has_fall(path) for path in paths):
-        logged: list[_MlflowValue] = []
-        for name, path in zip(names, paths, strict=True):
-            logged += _mlflow_values(path, name)
-        logged.sort(key=lambda one: one.time)
-        for one in logged:
-            yield one.record()
-        return
-    for name, path in zip(names, paths, strict=True):
-        for one in _mlflow_values(path, name):
-            yield one.record()
+    files = [_MlflowFile.of(path, folder) for path in paths]
+    goes_on = any(file.last_step > 0 for file in files)
+    kept: list[_MlflowFile] = []
+    for file in files:
+        for line in file.broken_lines:
+            unused.add(MLFLOW, line)
+        if goes_on and not file.has_steps:
+            unused.add(WITHOUT_STEP, None)
+        else:
+            kept.append(file)
+    logged: Iterable[_MlflowValue] = chain.from_iterable(file.values() for file in kept)
+    if any(file.has_fall for file in kept):
+        logged = sorted(logged, key=lambda one: one.time)
+    for one in logged:
+        yield one.record()
 
 
 class _MlflowValue(NamedTuple):
@@ -112,16 +131,48 @@ class _MlflowValue(NamedTuple):
         return self.step, {self.name: self.value, **clock}
 
 
-def _has_fall(path: Path) -> bool:
-    return falls(one.step for one in _mlflow_values(path, ""))
+@dataclass(slots=True)
+class _MlflowFile:
+    """The file of a metric."""
+
+    path: Path
+    name: str  # of the metric
+    last_step: int = 0  # the largest one
+    has_steps: bool = False  # whether any step is not 0
+    has_fall: bool = False  # whether a step is lower than the one before
+    broken_lines: list[int] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, path: Path, folder: Path) -> _MlflowFile:
+        file = cls(path, path.relative_to(folder).as_posix())
+        before = None
+        for number, line in enumerate(lines_of(path), 1):
+            value = _mlflow_value(line, "")
+            if value is None:
+                if line.strip():
+                    file.broken_lines.append(number)
+                continue
+            file.last_step = max(file.last_step, value.step)
+            file.has_steps = file.has_steps or value.step != 0
+            file.has_fall = file.has_fall or (
+                before is not None and value.step < before
+            )
+            before = value.step
+        return file
+
+    def values(self) -> Iterator[_MlflowValue]:
+        for line in lines_of(self.path):
+            value = _mlflow_value(line, self.name)
+            if value is not None:
+                yield value
 
 
-def _mlflow_values(path: Path, name: str) -> Iterator[_MlflowValue]:
-    """Yield the value in each line of a file of MLflow."""
-    for line in lines_of(path):
-        with suppress(ValueError):
-            time, value, step = line.split()[:3]
-            yield _MlflowValue(float(time), int(step), float(value), name)
+def _mlflow_value(line: bytes, name: str) -> _MlflowValue | None:
+    """Return the value of the metric ``name`` in a line of its file, None if it is broken."""
+    with suppress(ValueError):
+        time, value, step = line.split()[:3]
+        return _MlflowValue(float(time), int(step), float(value), name)
+    return None
 
 
 def trackio_runs(path: Path) -> list[str]:
@@ -145,11 +196,14 @@ def trackio_records(path: Path, unused: UnusedRows, run: str) -> Iterator[Record
             f"SELECT step, {time_column}, metrics FROM metrics "
             "WHERE run_name = ? ORDER BY rowid"
         )
-        for logged_step, time, metrics in database.execute(query, (run,)):
-            event = json_object(metrics)
+        events = (
+            (integer(step), {"timestamp": time, **json_object(metrics)})
+            for step, time, metrics in database.execute(query, (run,))
+        )
+        logged = ((own, trainer_step(event), event) for own, event in events)
+        for step, event in with_trainer_steps(logged):
             numbers = dict(flat_numbers(event))
-            step = integer(logged_step)
             if step is None:
                 unused.add(STEP, None)
             elif numbers:
-                yield step, numbers | counters_of(event) | clock_of({"timestamp": time})
+                yield step, numbers | counters_of(event)

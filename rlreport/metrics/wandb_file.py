@@ -16,7 +16,10 @@ from rlreport.formats.metric_rows import (
     numbers_of,
     step_in,
 )
+from rlreport.formats.tracker_steps import trainer_step, with_trainer_steps
 from rlreport.metrics.lines import (
+    REST,
+    STEP,
     UnusedRows,
 )
 from rlreport.system.documents import (
@@ -27,6 +30,10 @@ from rlreport.text.messages import message
 
 MAX_RECORD = 64_000_000  # Maximum size of one record of a W&B file in bytes
 _RUN_ENTRIES = 20  # entries at the start of the file, among which is the run message
+# Entries at the start of the file, among which is the configuration
+_CONFIG_ENTRIES = 2_000
+
+_MEDIA_TYPE = "/_type"  # end of the key that a table, an image or a histogram has
 
 # Layout of a LevelDB log: blocks of chunks, each with a checksum, its length and its kind
 _BLOCK = 32_768
@@ -47,9 +54,14 @@ _FIXED_SIZES = {_FIXED64: 8, _FIXED32: 4}
 
 # Numbers of fields in W&B's messages (``wandb_internal.proto``): in Record,
 _HISTORY = 2
+_CONFIG = 5
 _RUN = 17
 # in RunRecord,
+_RUN_CONFIG = 4
 _RUN_NAME = 8
+# in ConfigRecord and ConfigItem,
+_UPDATE = 1
+_JSON_VALUE = 16
 # in HistoryRecord,
 _ITEM = 1
 _STEP = 2
@@ -76,22 +88,69 @@ def wandb_run(path: Path) -> str:
     return run
 
 
-def wandb_records(path: Path, _: UnusedRows) -> Iterator[Record]:
+def wandb_settings(path: Path) -> dict[str, Any]:
+    """Return the configuration in a W&B run file: setting -> value, {} without one."""
+    settings: dict[str, Any] = {}
+    with suppress(RlreportError):
+        for entry in islice(_wandb_entries(path), _CONFIG_ENTRIES):
+            for run in _values_of(entry, _RUN):
+                for config in _values_of(run, _RUN_CONFIG):
+                    settings |= _updates_in(config)
+            for config in _values_of(entry, _CONFIG):
+                settings |= _updates_in(config)
+    return settings
+
+
+def _updates_in(config: int | bytes) -> dict[str, Any]:
+    """Return {setting: value} of W&B's message ``ConfigRecord``; nested names are dotted."""
+    updates: dict[str, Any] = {}
+    for item in _values_of(config, _UPDATE):
+        keys = [_text(key) for key in _values_of(item, _KEY) if key]
+        keys = keys or [_text(key) for key in _values_of(item, _NESTED_KEY)]
+        for value in _values_of(item, _JSON_VALUE):
+            with suppress(ValueError):
+                if keys and isinstance(value, bytes):
+                    updates[".".join(keys)] = load_json(value)
+    return updates
+
+
+def wandb_records(path: Path, unused: UnusedRows) -> Iterator[Record]:
     """Yield the history of a W&B run file (``run-ID.wandb``).
 
     Such a file is a LevelDB log with one protocol buffer ``Record`` per entry. A record may hold a
     row of the history: a step, and an item for each metric.
     """
-    for entry in _wandb_entries(path):
+    logged = (
+        (step_in({"_step": event.get("_step")}), trainer_step(event), event)
+        for event in _wandb_history(path, unused)
+    )
+    for step, event in with_trainer_steps(logged):
+        metrics = numbers_of(_without_media(event))
+        if step is None:
+            unused.add(STEP, None)
+        elif metrics:
+            yield step, metrics | counters_of(event)
+
+
+def _wandb_history(path: Path, unused: UnusedRows) -> Iterator[dict[str, Any]]:
+    """Yield the rows of the history, each with W&B's own count as ``_step``."""
+    for entry in _wandb_entries(path, unused):
         for number, history in _fields(entry):
             if number == _HISTORY and isinstance(history, bytes):
-                record = _history(history)
-                if record is not None:
-                    yield record
+                yield _history(history)
 
 
-def _wandb_entries(path: Path) -> Iterator[bytes]:
+def _without_media(event: dict[str, Any]) -> dict[str, Any]:
+    """Return an event without tables, images and histograms, whose sizes are no metrics."""
+    ends = [key for key in event if key.endswith(_MEDIA_TYPE)]
+    prefixes = tuple(key.removesuffix(_MEDIA_TYPE) + "/" for key in ends)
+    return {k: v for k, v in event.items() if not k.startswith(prefixes)}
+
+
+def _wandb_entries(path: Path, unused: UnusedRows | None = None) -> Iterator[bytes]:
     """Yield the entries of a LevelDB log after its 7-byte header; skip an incomplete last entry.
+
+    If it is damaged or cut, ``unused`` counts that.
 
     An entry is one chunk (_WHOLE), or a _FIRST, some _MIDDLE and a _LAST one. A chunk does not
     extend over the end of a block.
@@ -106,7 +165,10 @@ def _wandb_entries(path: Path) -> Iterator[bytes]:
                 stream.read(left)  # padding: no chunk begins so late in a block
                 left = _BLOCK
             header = stream.read(_CHUNK_HEADER.size)
+            if not header.strip(b"\0"):
+                return  # the end, which may be filled with zeros
             if len(header) < _CHUNK_HEADER.size:
+                _count_rest(unused)
                 return
             _, length, kind = _CHUNK_HEADER.unpack(header)
             data = stream.read(length)
@@ -114,6 +176,7 @@ def _wandb_entries(path: Path) -> Iterator[bytes]:
             is_whole = len(data) == length and left >= 0
             # Cut off, or damaged
             if not is_whole or kind not in (_WHOLE, _FIRST, _MIDDLE, _LAST):
+                _count_rest(unused)
                 return
             if kind in (_WHOLE, _FIRST):
                 parts.clear()
@@ -126,8 +189,13 @@ def _wandb_entries(path: Path) -> Iterator[bytes]:
                 yield bytes(parts)
 
 
-def _history(data: bytes) -> Record | None:
-    """Return the record of a row of the history, None without a step or metrics."""
+def _count_rest(unused: UnusedRows | None) -> None:
+    if unused is not None:
+        unused.add(REST, None)
+
+
+def _history(data: bytes) -> dict[str, Any]:
+    """Return a row of the history, with W&B's own count as ``_step``."""
     event: dict[str, Any] = {}
     for number, item in _fields(data):
         if not isinstance(item, bytes):
@@ -138,11 +206,7 @@ def _history(data: bytes) -> Record | None:
             # Protocol buffers leave out a number that is 0. An item named ``_step`` has the same.
             steps = _values_of(item, _STEP_NUMBER)
             event.setdefault("_step", steps[0] if steps else 0)
-    step = step_in(event)
-    metrics = numbers_of(event)
-    if step is None or not metrics:
-        return None
-    return step, metrics | counters_of(event)
+    return event
 
 
 def _history_item(data: bytes) -> dict[str, Any]:

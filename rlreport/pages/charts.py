@@ -6,12 +6,14 @@ from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
+from rlreport.check.run import Run
 from rlreport.draw.catalogue import arranged, overview_charts
 from rlreport.draw.chart import Chart
+from rlreport.draw.rescored import rescored_charts
 from rlreport.draw.run_charts import token_charts
 from rlreport.draw.strips import whole
 from rlreport.draw.svg import drawn
-from rlreport.pages.context import RunReport
+from rlreport.pages.context import JudgedRun, RunReport
 from rlreport.pages.moved import focus_of_report, moved_of, moved_steps
 from rlreport.text.language import Language
 
@@ -23,6 +25,7 @@ class PageCharts(NamedTuple):
 
     overview: list[Chart]
     tokens: list[Chart]
+    flips: list[Chart]
 
 
 def page_charts(report: RunReport) -> PageCharts:
@@ -41,7 +44,16 @@ def _page_charts(report: RunReport) -> PageCharts:
     return PageCharts(
         overview=[*map(partial(_with_whole, report), ordered), *run.own_charts],
         tokens=token_charts(run.spreading.by_step) if run.has_responses else [],
+        flips=_flips(run),
     )
+
+
+def _flips(run: JudgedRun) -> list[Chart]:
+    about = run.tables.rescoring
+    if about is None:
+        return []
+    judged = Run(run.tables.without_step_in_progress(), run.thresholds)
+    return rescored_charts(judged, about.function)
 
 
 def _with_whole(report: RunReport, chart: Chart) -> Chart:
@@ -64,6 +76,7 @@ def draw(charts: PageCharts, language: Language) -> PageCharts:
     return PageCharts(
         overview=drawn(charts.overview, language),
         tokens=drawn(charts.tokens, language),
+        flips=drawn(charts.flips, language),
     )
 
 

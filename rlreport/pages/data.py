@@ -41,7 +41,7 @@ from rlreport.pages.table import (
 from rlreport.pages.tokens import sampling_note
 from rlreport.summarise.steps import passes_of
 from rlreport.system.in_memory import is_in_memory
-from rlreport.tables import LogFile, MetricsFile, Note, Tables
+from rlreport.tables import LogFile, MetricsFile, Note, Rescoring, Tables
 from rlreport.text.clean import escape, without_controls
 from rlreport.text.messages import message
 from rlreport.text.numbers import byte_size
@@ -364,9 +364,13 @@ def report_json(report: RunReport) -> dict[str, Any]:
         "steps": tables.steps.dropna(axis="columns", how="all").to_dict("records"),
         "reward": {"steps": reward.steps, "values": reward.values} if reward else None,
         **verdict,
+        **(
+            {"rescoring": _rescoring_json(tables.rescoring)} if tables.rescoring else {}
+        ),
         "times": tables.times.as_json(),
         "files": [_file_json(file) for file in tables.files],
         "metrics_files": [asdict(file) for file in tables.metrics_files],
+        **_metric_roles(tables),
         "bad_lines": [asdict(line) for line in tables.bad_lines],
         "bad_lines_in_all": tables.bad_count,
         "notes": [note_in_words(note) for note in tables.notes],
@@ -376,6 +380,24 @@ def report_json(report: RunReport) -> dict[str, Any]:
             "responses": sum(map(len, report.shown_rows)),
             "left_out": report.left_out,
         },
+    }
+
+
+def _metric_roles(tables: Tables) -> dict[str, Any]:
+    """Return the roles of metrics whose names do not tell them, by which ``compare`` knows them."""
+    return {"metric_roles": tables.metric_roles} if tables.metric_roles else {}
+
+
+def _rescoring_json(about: Rescoring) -> dict[str, Any]:
+    """Return how ``valid_reward`` was made for ``report.json``."""
+    return {
+        "function": about.function,
+        "responses": about.responses,
+        "scored": about.scored,
+        "unscored": [
+            {"reason": one.reason, "responses": one.rows, "step": one.step, "n": one.n}
+            for one in about.unscored
+        ],
     }
 
 

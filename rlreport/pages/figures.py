@@ -37,7 +37,7 @@ def run_courses(report: RunReport) -> list[tuple[Column, Course]]:
     run = report.run
     steps = run.tables.without_step_in_progress().training().steps
     metrics = map(str, run.tables.metrics.columns[1:])  # without the step
-    per_token = roles_of(metrics).get("kl_token")
+    per_token = roles_of(metrics, run.tables.metric_roles).get("kl_token")
     result = []
     for name in RUN_TILES:
         if name in _QUANTITIES:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -12,7 +12,7 @@ import pandas as pd
 from rlreport.check import quantities
 from rlreport.check.course import Course, course_of
 from rlreport.check.graded import (
-    BlockOutcomes,
+    BlockCounts,
     EqualSets,
     Outcome,
     equal_sets,
@@ -27,30 +27,39 @@ from rlreport.check.run import Run
 from rlreport.check.series import Series
 from rlreport.draw.curves import sparkline
 from rlreport.figures.ragged import Ints
+from rlreport.pages.answers import (
+    END,
+    RESPONSE,
+    REWARD,
+    STEPS,
+    chosen_rows,
+    count_cell,
+    end_of,
+    examples_table,
+    response_cell,
+    steps_cell,
+    with_text,
+)
 from rlreport.pages.context import JudgedRun, RunReport
 from rlreport.pages.extremes import responses_of
+from rlreport.pages.flips import flips_sentence
 from rlreport.pages.listed import PROMPT_TEXT, listed_prompt
 from rlreport.pages.page import Addresses, Page
 from rlreport.pages.table import (
     Cell,
     Columns,
     ColumnView,
+    Link,
     TableView,
     number_cell,
     table,
 )
-from rlreport.read.rollouts import Rollout
 from rlreport.tables import RowRole, Tables
-from rlreport.text.labels import final_answer
 from rlreport.text.messages import figure, message, plural, sentences, whole
 
-MOST_EXAMPLES = 3  # Maximum number of responses listed of an outcome
 MOST_SETS = 5  # Maximum number of sets of equal responses listed
 MOST_PARTS = 30  # Maximum number of parts of the reward listed
-END_CHARS = 240  # Maximum number of characters of a response's end
-LABEL_CHARS = 60  # Maximum number of characters of a label
 PROMPT_CHARS = 120
-FULL_BAR = 20  # Bars of cells are in twentieths
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +73,14 @@ class GraderView:
     equal: str  # how many equal responses have different rewards, "" without equal ones
     unequal: TableView | None
     unknown: list[str]  # what the page does not tell, and why
+    # how far a reward function of the user agrees, and where that is shown; None without one
+    flips: Link | None
 
 
 class _Graded(NamedTuple):
     """What the page needs of a run; row numbers are those of the table of all responses."""
 
-    blocks: list[BlockOutcomes]
+    blocks: list[BlockCounts[Outcome]]
     lowest: float
     highest: float
     responses: int  # number of training responses that are judged
@@ -81,6 +92,7 @@ class _Graded(NamedTuple):
 
 def grader_view(report: RunReport, addresses: Addresses) -> GraderView:
     graded = report.once("graded", lambda: _graded(report.run))
+    agreement = flips_sentence(report)
     return GraderView(
         summary=list(_summary(graded)),
         outcomes=_outcomes_table(graded) if graded.blocks else None,
@@ -89,6 +101,7 @@ def grader_view(report: RunReport, addresses: Addresses) -> GraderView:
         equal=_equal_sentence(graded.equal),
         unequal=_unequal_table(report, graded.equal, addresses),
         unknown=_unknown(report.run.tables, graded),
+        flips=Link(agreement, addresses.page("flips")) if agreement else None,
     )
 
 
@@ -144,7 +157,7 @@ def _summary(graded: _Graded) -> Iterator[str]:
             "All responses earn {reward}; {count} of {all:count} end with their label.",
             counts[Outcome.RIGHT],
             reward=_reward_text(graded.lowest),
-            all=of_run.labelled,
+            all=of_run.known,
         )
         return
     low = counts[Outcome.LOW_RIGHT] + counts[Outcome.LOW_WRONG]
@@ -174,7 +187,6 @@ def _reward_text(reward: float) -> str:
     return whole(reward) if reward.is_integer() else figure(reward)
 
 
-_STEPS = ColumnView("steps", message("Steps"), kind="link")
 _LABELLED = ColumnView(
     "labelled",
     message("With a label"),
@@ -223,18 +235,18 @@ _COLUMNS = {
 def _outcomes_table(graded: _Graded) -> TableView:
     """Return the counts and shares of outcomes by block of steps, the whole run last."""
     blocks = graded.blocks
-    names = [_steps_cell(block.steps) for block in blocks]
+    names = [steps_cell(block.steps) for block in blocks]
     names[-1] = Cell(message("Whole run"))
     columns: Columns = {
-        _STEPS: names,
-        _LABELLED: [block.labelled for block in blocks],
+        STEPS: names,
+        _LABELLED: [block.known for block in blocks],
     }
     for outcome, count in blocks[-1].counts.items():
         if outcome is Outcome.OTHER and not count:
             continue
         label, explanation = _COLUMNS[outcome]
         column = ColumnView(outcome.value, label, help=explanation)
-        columns[column] = [_count_cell(block, outcome) for block in blocks]
+        columns[column] = [count_cell(block, outcome) for block in blocks]
     compared = message(
         "A response ends with its label if its final answer is the logged label: what it marks as "
         "its answer (in a tag or a box, after “Answer:”), otherwise its last words."
@@ -247,27 +259,6 @@ def _outcomes_table(graded: _Graded) -> TableView:
     return table("outcomes", message("Rewards and labels"), columns, note=note)
 
 
-def _count_cell(block: BlockOutcomes, outcome: Outcome) -> Cell:
-    """Return a count with its share of the block's labelled responses, which is its bar, too."""
-    count = block.counts[outcome]
-    share = count / block.labelled
-    text = message("{count:count} ({share:percent})", count=count, share=share)
-    return Cell(text, share, bar=int(np.ceil(FULL_BAR * share)))
-
-
-_RESPONSE = ColumnView("which", message("Response"), kind="link")
-_REWARD = ColumnView("reward", message("Reward"))
-_LABEL = ColumnView(
-    "ground_truth", message("Label"), kind="text", help=message("the end of a long one")
-)
-_END = ColumnView(
-    "end",
-    message("End of the response"),
-    kind="text",
-    help=message("or, if its answer stands further up, the text around the answer"),
-)
-
-
 def _examples(
     report: RunReport, graded: _Graded, addresses: Addresses
 ) -> Iterator[TableView]:
@@ -275,8 +266,10 @@ def _examples(
     for outcome, caption in _captions(graded).items():
         rows = graded.rows[outcome]
         if len(rows):
-            examples = _examples_table(report, rows, caption, addresses)
-            yield replace(examples, id=outcome.value)
+            listed = chosen_rows(report, rows)
+            yield examples_table(
+                report, outcome.value, caption, listed, addresses, of=len(rows)
+            )
 
 
 def _captions(graded: _Graded) -> dict[Outcome, str]:
@@ -291,116 +284,6 @@ def _captions(graded: _Graded) -> dict[Outcome, str]:
     if graded.lowest <= 0:
         return {Outcome.RIGHT: unpaid}
     return {Outcome.WRONG: overpaid}
-
-
-def _chosen(report: RunReport, rows: Ints) -> list[int]:
-    """Choose up to MOST_EXAMPLES of these rows, spread over the steps, of different prompts.
-
-    Only rows with texts are chosen; if pages of steps show any of them, only such rows.
-    """
-    usable = _with_text(report, rows)
-    prompts = report.run.tables.responses["prompt_id"].to_numpy()
-    chosen: dict[int, int] = {}  # prompt -> row
-    for part in np.array_split(usable, min(MOST_EXAMPLES, max(len(usable), 1))):
-        latest_first = part[::-1].tolist()
-        of_new_prompt = [row for row in latest_first if prompts[row] not in chosen]
-        if of_new_prompt:
-            row = of_new_prompt[0]
-            chosen[int(prompts[row])] = row
-    return sorted(chosen.values())
-
-
-def _with_text(report: RunReport, rows: Ints) -> Ints:
-    """Return which of these rows have a text, of them those that pages of steps show, if any."""
-    has_text = report.run.tables.responses["has_texts"].to_numpy()[rows] == 1
-    usable: Ints = rows[has_text]
-    shown: Ints = usable[np.isin(usable, _shown_rows(report))]
-    return shown if len(shown) else usable
-
-
-def _shown_rows(report: RunReport) -> Ints:
-    """Return the rows of the responses that pages of steps show, int64, in no order."""
-    return np.concatenate([np.zeros(0, np.int64), *report.shown_rows])
-
-
-def _examples_table(
-    report: RunReport, rows: Ints, caption: str, addresses: Addresses
-) -> TableView:
-    """Return a table of some of these rows of the table of responses."""
-    listed = _chosen(report, rows)
-    note = ""
-    if not listed:
-        note = message("The report has the text of none of these responses.")
-    elif len(listed) < len(rows):
-        note = message(
-            "{some:count} of {all:count} responses.", some=len(listed), all=len(rows)
-        )
-    by_row = responses_of(report, listed)
-    rollouts = [by_row[row] for row in listed]
-    rewards = report.run.tables.responses["reward"].to_numpy(np.float64)
-    columns: Columns = {
-        _RESPONSE: [_response_cell(report, row, by_row, addresses) for row in listed],
-        _REWARD: rewards[listed],
-        _LABEL: map(_label_cell, rollouts),
-        _END: [_end_of(report, rollout) for rollout in rollouts],
-    }
-    ids = [f"{rollout.step}-{rollout.n}" for rollout in rollouts]
-    return table("examples", caption, columns, ids=ids, note=note)
-
-
-def _response_cell(
-    report: RunReport, row: int, by_row: Mapping[int, Rollout], addresses: Addresses
-) -> Cell:
-    """Return the name of a response, linked to it if a page of a step shows it."""
-    rollout = by_row[row]
-    text = message("step {step}, response {n}", step=rollout.step, n=rollout.n)
-    is_shown = row in _shown_rows(report)
-    href = addresses.response(rollout.step, rollout.n) if is_shown else None
-    return Cell(text, float(rollout.step), href=href)
-
-
-def _label_cell(rollout: Rollout) -> str | Cell:
-    """Return the end of a label, which is what answers are compared with."""
-    label = rollout.ground_truth
-    if label is None:  # a list with one item is a label, but no text
-        return Cell("–", None, message("not a text"))
-    label = " ".join(label.split())
-    if len(label) > LABEL_CHARS:
-        label = "…" + label[1 - LABEL_CHARS :]
-    return label
-
-
-def _end_of(report: RunReport, rollout: Rollout) -> str:
-    """Return the end of a response or, if its answer stands further up, the text around that."""
-    text = rollout.response
-    if (
-        not report.run.options.redact
-    ):  # the number of a placeholder is that of all its turns
-        text = _last_turn(rollout) or text
-    text = " ".join(text.split())
-    if not text:
-        return message("(empty)")
-    if len(text) <= END_CHARS:
-        return text
-    start = len(text) - END_CHARS + 1
-    answer = final_answer(text)
-    place = text.rfind(answer.text) if answer.text else -1
-    if not answer.is_explicit or place < 0 or place >= start:
-        return "…" + text[start:]
-    start = max(0, place - END_CHARS // 2)
-    part = text[start : start + END_CHARS - 1]
-    return ("…" if start else "") + part + "…"
-
-
-def _last_turn(rollout: Rollout) -> str:
-    """Return the last text that the policy wrote in a conversation, "" without turns.
-
-    It is what labels are compared with.
-    """
-    for turn in reversed(rollout.conversation):
-        if turn.sampled and turn.text.strip():
-            return turn.text
-    return ""
 
 
 _PART = ColumnView("part", message("Part"), kind="text")
@@ -454,14 +337,8 @@ def _course_columns(courses: Mapping[str, Course]) -> Columns:
     }
     for (value, steps), of_courses in levels.items():
         columns[value] = [number_cell(level.value) for level in of_courses]
-        columns[steps] = [_steps_cell(level.steps) for level in of_courses]
+        columns[steps] = [steps_cell(level.steps) for level in of_courses]
     return columns
-
-
-def _steps_cell(steps: tuple[int, int]) -> Cell:
-    first, last = steps
-    text = str(first) if first == last else f"{first}–{last}"
-    return Cell(text, float(first))
 
 
 def _equal_sentence(equal: EqualSets) -> str:
@@ -494,13 +371,13 @@ def _unequal_table(
     rollouts = responses_of(report, [*lows, *highs])
     prefixes = report.shared.prefixes
     columns: Columns = {
-        _RESPONSE: [_response_cell(report, row, rollouts, addresses) for row in lows],
-        _REWARD: pairs["low_reward"],
-        _EQUAL: [_response_cell(report, row, rollouts, addresses) for row in highs],
+        RESPONSE: [response_cell(report, row, rollouts, addresses) for row in lows],
+        REWARD: pairs["low_reward"],
+        _EQUAL: [response_cell(report, row, rollouts, addresses) for row in highs],
         _EQUAL_REWARD: pairs["high_reward"],
         _SIZE: pairs["size"],
         PROMPT_TEXT: [listed_prompt(rollouts[r], prefixes, PROMPT_CHARS) for r in lows],
-        _END: [_end_of(report, rollouts[row]) for row in lows],
+        END: [end_of(report, rollouts[row]) for row in lows],
     }
     note = ""
     if not lows:
@@ -525,7 +402,7 @@ def _pairs(report: RunReport, equal: EqualSets) -> pd.DataFrame:
         {"row": equal.rows, "set": equal.set_of, "reward": equal.rewards}
     )
     frame["size"] = frame.groupby("set")["row"].transform("size")
-    frame = frame[frame["row"].isin(_with_text(report, equal.rows))]
+    frame = frame[frame["row"].isin(with_text(report, equal.rows))]
     frame = frame.sort_values(["set", "reward", "row"], kind="stable")
     lowest = frame.drop_duplicates("set")
     highest = frame.drop_duplicates("set", keep="last")
@@ -551,7 +428,7 @@ def _unknown(tables: Tables, graded: _Graded) -> list[str]:
     if not graded.blocks:
         unknown.append(_why_no_labels(tables))
     else:
-        labelled = graded.blocks[-1].labelled
+        labelled = graded.blocks[-1].known
         if labelled < graded.responses:
             text = message(
                 "{some:count} of {all:count} responses have no reward, or no label that answers "

@@ -12,6 +12,7 @@ from rlreport.about.card import card_view
 from rlreport.columns import STEP
 from rlreport.draw.chart import Chart, evenly
 from rlreport.draw.run_charts import not_drawn
+from rlreport.ended import ENDED, FINISHED
 from rlreport.metrics.roles import logging_advice, roles_of
 from rlreport.pages.agents import environments_table, turns_table
 from rlreport.pages.author_notes import linked_notes, render_notes
@@ -71,7 +72,7 @@ STEPS_SHOWN = (
 )
 
 # Kinds of trainer metrics that the table of steps lists if no responses are logged
-ROLES_SHOWN = ("validation", "kl", "kl_token", "entropy")
+ROLES_SHOWN = ("validation", "kl", "kl_token", "entropy", "entropy_response")
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,18 +154,35 @@ def _overview(
     )
 
 
+# Notes on what the verdict is about
+_TOLD_FIRST = (NoteKind.NO_STEP, NoteKind.OTHER_RUN, NoteKind.PARTLY_LOGGED)
+
+
 def _warnings(run: JudgedRun) -> str:
     """Return what readers must know of the logs before the verdict, "" if nothing."""
     tables = run.tables
     # The verdict itself may be that the logs are of several runs, and not judged.
     several_runs_lead = run.verdict.level == "unjudged" and run.verdict.lead
     texts = []
+    how = ended_early(run)
+    if how:
+        texts.append(message("The training did not finish: {how}.", how=how))
     for note in tables.notes:
-        if note.kind == NoteKind.NO_STEP:
+        if note.kind in _TOLD_FIRST:
             texts.append(message("{one:capital}.", one=note.text))
         elif note.kind == NoteKind.SEVERAL_RUNS and not several_runs_lead:
             texts.append(note.text)
     return sentences([*texts, changes_in_words(tables.notes, tables.judged_before)])
+
+
+def ended_early(run: JudgedRun) -> str:
+    """Return how the training ended, as ``--meta ended=…`` says; "" if it finished."""
+    # Only what the user or the callback gave; a configuration may use the name for something else.
+    if ENDED not in run.options.meta:
+        return ""
+    how = str(run.card.entries.get(ENDED, "")).rstrip(".")
+    # Redaction may have replaced it.
+    return "" if how.startswith((FINISHED, "[text]")) else how
 
 
 class ChartsByPlace(NamedTuple):
@@ -205,13 +223,14 @@ def _summary(tables: Tables) -> str:
     places = {"low": steps[0], "high": steps[-1], "steps": len(steps)}
     if tables.responses.empty:
         metrics = len(tables.metrics.columns) - 1  # without the step
-        return message(
+        logged = message(
             "{metrics} of the trainer over {steps:count} steps ({low}–{high}), from {files}. No "
             "rollouts are logged.",
             metrics=plural("{count} metric", "{count} metrics", metrics),
             files=metrics_files,
             **places,
         )
+        return sentences([logged, _end(tables)])
     places["responses"] = counted_responses(tables.responses["validation"])
     places["files"] = plural("{count} file", "{count} files", len(tables.files))
     if len(steps) == 1:
@@ -227,7 +246,32 @@ def _summary(tables: Tables) -> str:
         else ""
     )
     metrics_note = message("Trainer metrics from {names}.", names=metrics_files)
-    return sentences([logs, texts, metrics_note if names else ""])
+    extent = tables.extent
+    if extent is not None and extent.metrics_end is not None:
+        metrics_note = message(
+            "Trainer metrics from {names} end at step {end}.",
+            names=metrics_files,
+            end=extent.metrics_end,
+        )
+    return sentences([logs, texts, metrics_note if names else "", _end(tables)])
+
+
+def _end(tables: Tables) -> str:
+    """Return where a run ends that has fewer steps than planned, "" for others."""
+    extent = tables.extent
+    if extent is None or not extent.is_short:
+        return ""
+    if tables.in_progress is not None:
+        return message(
+            "Step {last:count} of {planned:count}.",
+            last=extent.last_step,
+            planned=extent.planned_steps,
+        )
+    return message(
+        "The log ends at step {last:count} of {planned:count}.",
+        last=extent.last_step,
+        planned=extent.planned_steps,
+    )
 
 
 def _steps_table(run: JudgedRun, addresses: Addresses) -> TableView:
@@ -268,7 +312,7 @@ def _steps_table(run: JudgedRun, addresses: Addresses) -> TableView:
 def _trainer_columns(tables: Tables, steps: list[int]) -> Columns:
     """Return the columns of the trainer's metrics of ROLES_SHOWN, at these steps."""
     metrics = tables.metrics.set_index("step").reindex(steps)
-    roles = roles_of(map(str, metrics.columns))
+    roles = roles_of(map(str, metrics.columns), tables.metric_roles)
     columns: Columns = {}
     for role in ROLES_SHOWN:
         if role in roles:

@@ -168,6 +168,14 @@ class RunData(TypedDict):
     built: NotRequired[str]
 
 
+class PromptTokens(TypedDict):
+    """The tokens of a prompt, which responses share."""
+
+    n: list[int]
+    count: int
+    ids: list[int]
+
+
 class TokensHeader(TypedDict):
     """The header of a page's token values: ``script.tokens-data``."""
 
@@ -177,6 +185,7 @@ class TokensHeader(TypedDict):
     text: list[str]
     raw: list[str | None]
     columns: list[str]
+    prompts: NotRequired[list[PromptTokens]]
 
 
 class ChartRows(TypedDict):

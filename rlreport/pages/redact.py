@@ -31,6 +31,7 @@ from rlreport.summarise.environments import environments_of
 from rlreport.tables import (
     WITH_FIELD_NAMES,
     WITH_SPLIT_NAMES,
+    Rescoring,
     Tables,
     listed_tool,
 )
@@ -88,6 +89,8 @@ def redacted(rollout: Rollout, prompt_id: int, text_number: int) -> Rollout:
         errors=[_placeholder("error", text) for text in rollout.errors],
         raw_tokens=masked_tokens,
         tokens=masked_tokens,
+        raw_prompt_tokens=[],
+        prompt_tokens=[],
     )
 
 
@@ -135,7 +138,18 @@ def redacted_tables(tables: Tables, redact: Redactor) -> Tables:
         tools_used=tools_used,
         bad_lines=bad_lines,
         notes=notes,
+        rescoring=_redacted_rescoring(tables.rescoring),
     )
+
+
+def _redacted_rescoring(about: Rescoring | None) -> Rescoring | None:
+    """Return it without the texts of exceptions, which may quote a response."""
+    if about is None:
+        return None
+    unscored = [
+        one._replace(reason=one.reason.partition(": ")[0]) for one in about.unscored
+    ]
+    return replace(about, unscored=tuple(unscored))
 
 
 def _redacted_extras(extras: pd.DataFrame, redact: Redactor) -> pd.DataFrame:
@@ -223,8 +237,23 @@ def without_names(tables: Tables, rollouts: Rollouts) -> tuple[Tables, Rollouts]
         bad_lines=bad_lines,
         notes=notes,
     )
+    if tables.rescoring is not None:
+        renamed.rescoring = _nameless_rescoring(tables.rescoring)
     file_names = [files.get(name, _NAMELESS) for name in rollouts.places.names]
     return renamed, replace(rollouts, places=rollouts.places._replace(names=file_names))
+
+
+def _nameless_rescoring(about: Rescoring) -> Rescoring:
+    """Return it without the function's name, and with the kinds of exceptions alone."""
+    unscored = [
+        one._replace(reason=one.reason.partition(" (")[0].partition(": ")[0])
+        for one in about.unscored
+    ]
+    return replace(
+        about,
+        function="function 1",
+        unscored=tuple(unscored),
+    )
 
 
 def _field_aliases(tables: Tables) -> dict[str, str]:
@@ -280,7 +309,8 @@ def _without_metric_names(tables: Tables, files: Mapping[str, str]) -> Tables:
     logged = [str(name) for name in tables.metrics.columns[1:]]  # without the step
     aliases = _metric_aliases(tables)
     in_units = {}
-    for role, name in roles_of(logged).items():
+    roles = roles_of(logged, tables.metric_roles)
+    for role, name in roles.items():
         aliases[name] = PLAIN_NAMES[role]
         # A plain name does not tell the unit.
         values = tables.metrics[name].to_numpy(np.float64)
@@ -293,6 +323,7 @@ def _without_metric_names(tables: Tables, files: Mapping[str, str]) -> Tables:
     return replace(
         tables,
         metrics=tables.metrics.assign(**in_units).rename(columns=aliases),
+        metric_roles={},  # plain names tell their roles
         metrics_broken={
             aliases[name]: at for name, at in tables.metrics_broken.items()
         },

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rlreport.pages import data, grader, overview, prompts, responses, tokens
+from rlreport.pages import data, flips, grader, overview, prompts, responses, tokens
 
 # In the order of the navigation
 PAGES = (
@@ -10,6 +10,7 @@ PAGES = (
     responses.PAGE,
     prompts.PAGE,
     grader.PAGE,
+    flips.PAGE,
     tokens.PAGE,
     data.PAGE,
 )

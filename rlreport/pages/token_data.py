@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from itertools import chain, count
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +12,7 @@ from rlreport.columns import TOKEN_FIGURES
 from rlreport.figures.tokens import KEPT
 from rlreport.options import GaeOptions
 from rlreport.pages.html import canonical_json, gzip_base64
-from rlreport.pages.page_data import MetricData, TokensHeader
+from rlreport.pages.page_data import MetricData, PromptTokens, TokensHeader
 from rlreport.pages.plan import COMPACT
 from rlreport.read.rollouts import Rollout
 from rlreport.text.messages import message
@@ -31,7 +30,12 @@ def pack_tokens(rollouts: Sequence[Rollout], digits: int) -> str:
     rollouts = [r for r in rollouts if r.raw_tokens]
     if not rollouts:
         return ""
-    vocabulary, ids = _numbered(rollouts)
+    numbers = _Numbers()
+    ids = numbers.of(
+        chain.from_iterable(zip(r.tokens, r.raw_tokens, strict=True) for r in rollouts)
+    )
+    prompts = _prompts(rollouts, numbers)
+    vocabulary = list(numbers)
     # The tokens of all rollouts follow each other; ``lengths`` tells them apart.
     columns = {name: _column(rollouts, name) for name in KEPT}
     columns = {
@@ -46,6 +50,8 @@ def pack_tokens(rollouts: Sequence[Rollout], digits: int) -> str:
         "raw": [None if raw == text else raw for text, raw in vocabulary],
         "columns": list(columns),
     }
+    if prompts:
+        header["prompts"] = prompts
     packed_header = canonical_json(header)
     size = np.uint32(len(packed_header)).tobytes()
     parts = [size, packed_header, _planes(ids)]
@@ -58,17 +64,30 @@ def pack_tokens(rollouts: Sequence[Rollout], digits: int) -> str:
     return gzip_base64(b"".join(parts))
 
 
-def _numbered(
-    rollouts: Sequence[Rollout],
-) -> tuple[list[tuple[str, str]], NDArray[np.uint32]]:
-    """Return the different tokens as (text, logged string), and the index of each token in them."""
-    # Looking up a new token assigns it the next number.
-    numbers: defaultdict[tuple[str, str], int] = defaultdict(count().__next__)
-    tokens = chain.from_iterable(
-        zip(r.tokens, r.raw_tokens, strict=True) for r in rollouts
-    )
-    ids = np.fromiter(map(numbers.__getitem__, tokens), np.uint32)
-    return list(numbers), ids
+class _Numbers(dict[tuple[str, str], int]):
+    """Number of each token, as (text, logged string), in the order of first occurrence."""
+
+    def __missing__(self, token: tuple[str, str]) -> int:
+        self[token] = number = len(self)
+        return number
+
+    def of(self, tokens: Iterable[tuple[str, str]]) -> NDArray[np.uint32]:
+        return np.fromiter(map(self.__getitem__, tokens), np.uint32)
+
+
+def _prompts(rollouts: Sequence[Rollout], numbers: _Numbers) -> list[PromptTokens]:
+    """Return the different prompts whose tokens are logged, each with its responses."""
+    prompts: dict[tuple[str, ...], PromptTokens] = {}
+    for rollout in rollouts:
+        if not rollout.raw_prompt_tokens:
+            continue
+        key = tuple(rollout.raw_prompt_tokens)
+        if key not in prompts:
+            pairs = zip(rollout.prompt_tokens, rollout.raw_prompt_tokens, strict=True)
+            ids = numbers.of(pairs).tolist()
+            prompts[key] = {"n": [], "count": rollout.prompt_token_count, "ids": ids}
+        prompts[key]["n"].append(rollout.n)
+    return list(prompts.values())
 
 
 def _drop_derivable(columns: dict[str, NDArray[np.float64]], digits: int) -> None:

@@ -28,6 +28,7 @@ from rlreport.read.remarks import LogPosition, Remarks
 from rlreport.read.rollouts import CleanTexts, rollout_part
 from rlreport.read.spool import Parcel, PartFolder
 from rlreport.read.token_rows import TokenRows, token_rows
+from rlreport.system.function_process import Signature
 from rlreport.tables import NoteKind, RowRole
 from rlreport.text.clean import EOS_TOKENS, clean_prompt, clean_text, safe_text
 from rlreport.text.labels import label_hit
@@ -120,6 +121,8 @@ class RangeSettings:
     gae: GaeOptions
     folder: PartFolder  # takes texts and tokens
     limits: ReadLimits = LIMITS
+    # of the function that is to score the rows, None without one
+    signature: Signature | None = None
 
 
 class Row(NamedTuple):
@@ -131,6 +134,7 @@ class Row(NamedTuple):
     sub: int  # index of the row if one logged JSON object has several
     role: RowRole  # training or validation; branches are known when all rows are read
     left_out: LeftOut
+    call: str | None = None  # what a reward function takes of it, as JSON
 
 
 def batch_columns(
@@ -141,7 +145,8 @@ def batch_columns(
     rows = [row.parsed for row in batch]
     positions = [row.position for row in batch]
     _collect_remarks(rows, positions, chunk)
-    texts = _clean_texts(rows, options.pad_tokens)
+    calls = [row.call for row in batch]
+    texts = _clean_texts(rows, calls, options.pad_tokens)
     columns = _origin_columns(batch) | _row_columns(rows, texts, options)
     columns |= _fit_of_tokens(rows, texts.responses)
     token_figures = TokenFigures()
@@ -199,7 +204,9 @@ def _collect_remarks(
         chunk.reward_parts.update(row.parts)
 
 
-def _clean_texts(rows: Sequence[ParsedRow], pads: tuple[str, ...]) -> CleanTexts:
+def _clean_texts(
+    rows: Sequence[ParsedRow], calls: Sequence[str | None], pads: tuple[str, ...]
+) -> CleanTexts:
     """Return the texts of rows without padding, as all columns and pages use them."""
     return CleanTexts(
         responses=[clean_text(row.response, pads) for row in rows],
@@ -207,6 +214,7 @@ def _clean_texts(rows: Sequence[ParsedRow], pads: tuple[str, ...]) -> CleanTexts
             None if row.reference is None else clean_text(row.reference, pads)
             for row in rows
         ],
+        calls=calls,
     )
 
 

@@ -15,10 +15,10 @@ from rlreport.errors import RowError, UnreadRow, UsageError
 from rlreport.fields import UnreadFields, add_unread_field
 from rlreport.formats.containers import container_of, read_objects, zip_members
 from rlreport.formats.logged import STEP_WORD, step_in_path
+from rlreport.formats.mapping import step_field
 from rlreport.formats.registry import Detected, RowReader, detect, refusal
 from rlreport.formats.renamed import RLBoard
 from rlreport.formats.token_names import TokenNames
-from rlreport.formats.trl import TRL, repeated_files
 from rlreport.options import ReadOptions
 from rlreport.read.lines import (
     DAMAGED,
@@ -28,8 +28,11 @@ from rlreport.read.lines import (
     reason_of,
     with_content,
 )
-from rlreport.read.listing import LINE_SUFFIXES, Listing, is_url
+from rlreport.read.listing import COMPRESSIONS, LINE_SUFFIXES, Listing, is_url
 from rlreport.read.record import load_object
+from rlreport.read.remarks import one_per_cause
+from rlreport.read.trl_folders import Trainer, TRLFiles, trl_files
+from rlreport.system.magic import binary_kind_of
 from rlreport.system.stores import Source
 from rlreport.tables import Note, NoteKind
 from rlreport.text.messages import message
@@ -77,6 +80,8 @@ class _Detection(NamedTuple):
     splits: frozenset[str] = frozenset()
     damaged: bool = False  # whether it is a Parquet file that cannot be read
     stepless: bool = False  # whether any of the first rows has no step
+    # field that may have the step, if the first rows have none
+    step_field: str = ""
     # fields of the first objects that are not recognized
     unread: UnreadFields | None = None
 
@@ -90,8 +95,12 @@ class LogFiles:
     notes: list[Note] = field(default_factory=list)
     # fields of the first objects of files that their formats do not recognize
     unread: UnreadFields = field(default_factory=dict)
+    # field of rows without a step that may have it, "" without any
+    step_field: str = ""
     # a path, if the paths of files differ in a number, which may be the step
     numbered: str = ""
+    # what the trainer's log says of TRL's files
+    trl: TRLFiles = field(default_factory=TRLFiles)
 
     def add(
         self, source: Source, log_format: LogFormat, unread: UnreadFields | None
@@ -105,17 +114,24 @@ class LogFiles:
         """Return the same with only the logs at these indices."""
         sources = [self.sources[i] for i in files]
         formats = [self.formats[i] for i in files]
-        return LogFiles(sources, formats, self.notes, self.unread, self.numbered)
+        return replace(self, sources=sources, formats=formats)
 
 
 def detect_formats(
-    listing: Listing, options: ReadOptions, used: Iterable[Path] = ()
+    listing: Listing,
+    options: ReadOptions,
+    used: Iterable[Path] = (),
+    trainer: Trainer | None = None,
 ) -> LogFiles:
-    """Return the logs to read with their formats, and notes on other files not in ``used``."""
+    """Return the logs to read with their formats, and notes on other files.
+
+    There are none on those in ``used``, nor on the trainer's.
+    """
+    trainer = trainer or Trainer()
     paths = [source.path for source in listing.sources]
     listed = frozenset(Path(path) for path in paths if not is_url(path))
     detections = _detections(listing.sources, options, listed)
-    others = _OtherFiles(used, detections)
+    others = _OtherFiles([*used, *trainer.files], detections)
     files = LogFiles()
     row_splits: list[frozenset[str]] = []  # of each log, see ``_Detection.splits``
     stepless: set[str] = set()  # names of logs with rows without a step
@@ -125,6 +141,7 @@ def detect_formats(
         if detection.format is not None:
             files.add(source, detection.format, detection.unread)
             row_splits.append(detection.splits)
+            files.step_field = files.step_field or detection.step_field
             if detection.stepless:
                 stepless.add(source.name)
         elif detection.damaged:
@@ -132,17 +149,28 @@ def detect_formats(
         else:
             text = message("not read: {why}", why=detection.reason)
             files.notes += others.notes_on(source, NoteKind.NOT_A_LOG, text)
+    of_others: list[Note] = []
     for source in listing.other:
         if source.name != NOTES_FILE:
-            text = _why_other(source.name)
-            files.notes += others.notes_on(source, NoteKind.OTHER_FILE, text)
+            text = _why_other(source)
+            of_others += others.notes_on(source, NoteKind.OTHER_FILE, text)
+    files.notes += one_per_cause(of_others)
     if listing.reports:
         text = message("left out: reports written by rlreport")
         count = len(listing.reports)
         files.notes.append(Note(NoteKind.REPORTS, text, count, listing.reports[0]))
     # Only now, as the siblings among the other files have been met
     files.notes += others.notes_on_siblings()
-    chosen = _without_repeats(_chosen_splits(files, row_splits, options.split))
+    # Before the choice of splits, as a file may turn out to be of an evaluation
+    files.trl = trl_files(files.sources, files.formats, trainer)
+    files.notes += files.trl.notes
+    kept: list[int] = []
+    for i, source in enumerate(files.sources):
+        files.formats[i] = files.trl.formats.get(source.name, files.formats[i])
+        if source.name not in files.trl.left_out:
+            kept.append(i)
+    read = files.only(kept)
+    chosen = _chosen_splits(read, [row_splits[i] for i in kept], options.split)
     # Last, so that only files that are read decide which number in the paths is a step
     return _with_path_steps(chosen, stepless)
 
@@ -179,8 +207,18 @@ class _OtherFiles:
         return [Note(NoteKind.SIBLING, text, len(names), min(names))]
 
 
-def _why_other(name: str) -> str:
-    if ".csv" in PurePosixPath(name.lower()).suffixes[-2:]:
+def _binary_kind(source: Source) -> str:
+    """Return what a local file is if it is binary, else ""."""
+    return "" if is_url(source.path) else binary_kind_of(Path(source.path))
+
+
+def _why_other(source: Source) -> str:
+    name = source.name.lower()
+    kind = _binary_kind(source)
+    # Logs may be compressed, too.
+    if kind and not name.endswith(tuple(COMPRESSIONS)):
+        return message("not read: {kind}, not a log", kind=kind)
+    if ".csv" in PurePosixPath(name).suffixes[-2:]:
         return message(
             "CSV is read as trainer metrics only, which need a column named step and rows of "
             "numbers"
@@ -263,27 +301,6 @@ def path_steps(names: Sequence[str]) -> dict[str, int]:
         if len(set(numbers.values())) > 1:
             steps |= numbers
     return steps
-
-
-def _without_repeats(files: LogFiles) -> LogFiles:
-    """Return the files without those of TRL that repeat rows of an earlier step, and a note."""
-    folders: dict[str, list[Source]] = {}
-    for source, log_format in zip(files.sources, files.formats, strict=True):
-        if log_format.id == TRL.id and log_format.container == "parquet":
-            folders.setdefault(source.name.rpartition("/")[0], []).append(source)
-    repeats: dict[str, str] = {}
-    for sources in folders.values():
-        repeats |= repeated_files(sources)
-    if not repeats:
-        return files
-    text = message(
-        "files that repeat earlier rows (of {file}) under a new step, as TRL does; left out",
-        file=min(repeats.values()),
-    )
-    files.notes.append(Note(NoteKind.REPEATED_FILE, text, len(repeats), min(repeats)))
-    return files.only(
-        [i for i, source in enumerate(files.sources) if source.name not in repeats]
-    )
 
 
 def _chosen_splits(
@@ -436,7 +453,11 @@ def _detect(
     if detected is None:
         # Any Parquet file with the name of a log may be one, so a damaged one is an error.
         is_damaged = bool(problem) and container == "parquet"
+        kind = "" if objects or is_damaged else _binary_kind(source)
         why = problem or refusal(source.name, objects)
+        # A database is named by the reason why it is not read.
+        if kind and container == "lines" and not source.compression:
+            why = message("{kind}, not a log", kind=kind)
         return _Detection(format=None, reason=why, damaged=is_damaged)
     form = detected.format
     remark = ""
@@ -468,6 +489,7 @@ def _detect(
         remark=remark or form.remark,
         splits=splits if splits - {by_path} else frozenset(),
         stepless=preview.stepless,
+        step_field=step_field(objects) if preview.stepless else "",
         unread=preview.unread,
     )
 

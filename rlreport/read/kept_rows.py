@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -10,6 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from rlreport.figures.ragged import Ints
+from rlreport.formats.trl import Trackio
 from rlreport.read.chunk import (
     Chunk,
     Columns,
@@ -20,9 +22,11 @@ from rlreport.read.chunk import (
 from rlreport.read.detect import LogFiles
 from rlreport.read.remarks import ODDITIES
 from rlreport.read.restarts import (
+    choose_start,
     later_attempts,
     restart_note,
-    start_note,
+    shifts_of_starts,
+    starts_note,
     starts_of,
     superseded_rows,
 )
@@ -31,6 +35,8 @@ from rlreport.text.messages import message, translatable
 
 Hashes = NDArray[np.uint64]
 Mask = NDArray[np.bool_]
+# Matches files of tables in a folder of W&B; groups: folder and table, W&B's own count
+_WANDB_TABLE = re.compile(r"(.*)_(\d{1,18})_[0-9a-f]{8,64}\.table\.json")
 _BRANCHES = translatable("branches of rollouts: shown, but only the trained row counts")
 
 
@@ -45,23 +51,27 @@ class LogRows:
     filtered: dict[int, int] = field(default_factory=dict)  # rollouts filtered out
     repeated: dict[int, int] = field(default_factory=dict)  # of older attempts
     notes: list[Note] = field(default_factory=list)  # on rows left out
+    starts: int = 1  # the largest number of starts in one log
 
 
 def log_rows(
-    chunks: Sequence[Chunk], files: LogFiles, *, keep_restarted: bool
+    chunks: Sequence[Chunk], files: LogFiles, restarts: str | int | None = None
 ) -> LogRows:
     """Concatenate chunks (which lose their columns) and choose the rows of the response table.
 
-    Of each rollout, the last row counts and the others are its branches. Of steps that a restarted
-    run logged again, the last attempt is kept unless ``keep_restarted``. Without training rows,
-    validation rows count as training rows.
+    Of each rollout, the last row counts and the others are its branches. ``restarts`` says which
+    start of a run is read. Of steps that a resumption logged again, all rows are kept by default
+    and with "all", else those of the last attempt. Without training rows, validation rows count as
+    training rows.
     """
     chunk = joined_chunk(chunks)
     if not chunk.columns:
         return LogRows(chunk, np.zeros(0, np.int64))
-    kept = _KeptRows(chunk.columns, files, keep_restarted=keep_restarted)
+    kept = _KeptRows(chunk.columns, files, restarts)
     kept.judge_validation_if_nothing_else()
     # Before branches are marked, as afterwards a branch no longer shows that it is of validation.
+    kept.leave_out_repeated_tables()
+    kept.leave_out_other_starts()
     kept.leave_out_older_attempts()
     kept.mark_branches()
     kept.leave_out_older_files()
@@ -74,6 +84,7 @@ def log_rows(
         filtered=kept.count_by_step(kept.left_out == LeftOut.FILTERED),
         repeated=kept.count_by_step(kept.responses & kept.repeated),
         notes=kept.notes,
+        starts=kept.starts,
     )
 
 
@@ -81,7 +92,7 @@ class _KeptRows:
     """Which of R rows are kept. Methods change the masks, bool (R,), and column ``validation``."""
 
     def __init__(
-        self, columns: Columns, files: LogFiles, *, keep_restarted: bool
+        self, columns: Columns, files: LogFiles, restarts: str | int | None
     ) -> None:
         self.columns = columns
         self.left_out = columns["left_out"]
@@ -93,8 +104,11 @@ class _KeptRows:
         # Rows of steps that a restart logged again later, whether they are kept or not.
         self.repeated: Mask = np.zeros(len(self.responses), dtype=bool)
         self.notes: list[Note] = []
+        self.starts = 1  # the largest number of starts in one log
         self._names = [source.name for source in files.sources]
-        self._keep_restarted = keep_restarted
+        self._formats = [one.id for one in files.formats]
+        self._restarts = restarts
+        self._keep_restarted = restarts in (None, "all")
 
     def judge_validation_if_nothing_else(self) -> None:
         """Make validation rows training rows if no response is of training."""
@@ -102,42 +116,115 @@ class _KeptRows:
         if self.responses.any() and roles[self.responses].all():
             self.columns["validation"] = np.zeros_like(roles)
 
+    def leave_out_repeated_tables(self) -> None:
+        """Leave out tables of a tracker that have the rows of the table before.
+
+        TRL logs its last table once more when training ends, and a table under a new step if it
+        logs more often than it generates.
+        """
+        previous: dict[str, bytes] = {}  # log -> rows of its last table
+        repeated: list[Ints] = []
+        for log, rows in self._tables_of_trackers():
+            names = ("prompt_hash", "response_hash", "reward")
+            content = b"".join(self.columns[name][rows].tobytes() for name in names)
+            if previous.get(log) == content:
+                repeated.append(rows)
+            previous[log] = content
+        if not repeated:
+            return
+        first = int(self.columns["file"][repeated[0][0]])
+        for rows in repeated:
+            self.keep[rows] = False
+        text = message(
+            "tables of the tracker that repeat the rows of the table before, as TRL's last one "
+            "does; their {rows:count} rows are left out",
+            rows=sum(map(len, repeated)),
+        )
+        self.notes.append(
+            Note(NoteKind.REPEATED_FILE, text, len(repeated), self._names[first])
+        )
+
+    def _tables_of_trackers(self) -> Iterator[tuple[str, Ints]]:
+        """Yield (log, rows of a table) in the order in which a tracker's log has the tables."""
+        of_wandb: list[tuple[tuple[str, int], Ints]] = []
+        for file, rows in _rows_by_file(self.columns):
+            name = self._names[file]
+            in_wandb = _WANDB_TABLE.fullmatch(name)
+            if in_wandb:
+                of_wandb.append(((in_wandb[1], int(in_wandb[2])), rows))
+            elif self._formats[file] == Trackio.id:
+                # Each object of the log is a table, or a trace with a row of its own.
+                offsets = self.columns["offset"][rows]
+                for table in np.split(rows, np.flatnonzero(np.diff(offsets)) + 1):
+                    if len(table) > 1:
+                        yield name, table
+        # A folder of W&B has a file for each table, with W&B's own count in its name.
+        for (log, _), rows in sorted(of_wandb, key=lambda one: one[0]):
+            yield log, rows
+
+    def leave_out_other_starts(self) -> None:
+        """Leave out the rows of starts that are not read, or number the steps of all starts on.
+
+        Files with as many starts, such as those of ranks, are of the same starts.
+        """
+        # Number of starts -> rows of the files that have as many, and the start of each row
+        found: dict[int, list[tuple[int, Ints, Ints]]] = {}
+        for file, rows_of_file in _rows_by_file(self.columns):
+            rows = rows_of_file[self.keep[rows_of_file]]
+            steps = self.columns["step"][rows].astype(np.int64)
+            prompts = self.columns["prompt_hash"][rows].astype(np.uint64)
+            in_validation = self.columns["validation"][rows] == RowRole.VALIDATION
+            starts = starts_of(steps, in_validation, prompts)
+            if starts.any():  # more than the first one
+                found.setdefault(int(starts[-1]) + 1, []).append((file, rows, starts))
+        for count, files in sorted(found.items()):
+            self.starts = max(self.starts, count)
+            rows = np.concatenate([rows for _, rows, _ in files])
+            starts = np.concatenate([starts for _, _, starts in files])
+            self._choose_start(rows, starts, self._names[files[0][0]])
+
+    def _choose_start(self, rows: Ints, starts: Ints, name: str) -> None:
+        """Keep the rows of the start that is read; ``starts`` are those of ``rows``."""
+        # A copy, as the column may be too narrow for steps that are numbered on
+        step = self.columns["step"].astype(np.int64)
+        steps_of = [
+            np.unique(step[rows[starts == start]])
+            for start in range(int(starts.max()) + 1)
+        ]
+        lengths = [len(steps) for steps in steps_of]
+        choice = choose_start(lengths, self._restarts)
+        left_out: Mask = np.zeros(len(rows), dtype=bool)
+        if choice.start is None:
+            shifts = np.array(shifts_of_starts(steps_of), np.int64)
+            step[rows] += shifts[starts]
+            self.columns["step"] = step
+        else:
+            left_out = starts != choice.start
+            self.keep[rows[left_out]] = False
+        note = starts_note(
+            lengths,
+            choice,
+            self._restarts,
+            log=message("one log"),
+            rows=int(left_out.sum()),
+            name=name,
+        )
+        self.notes.append(note)
+
     def leave_out_older_attempts(self) -> None:
         """Leave out rows of steps that a restart logged again in the same file."""
-        for file, rows in _rows_by_file(self.columns):
+        for file, rows_of_file in _rows_by_file(self.columns):
+            # Rows of other starts are no older rows of the run.
+            rows = rows_of_file[self.keep[rows_of_file]]
             steps = self.columns["step"][rows].astype(np.int64)
             in_validation = self.columns["validation"][rows] == RowRole.VALIDATION
             older = superseded_rows(steps, in_validation)
-            if self._keep_restarted:
-                # Rows of earlier starts are no older rows of the run.
-                older &= self._in_run(file, rows)
-            else:
+            if not self._keep_restarted:
                 self.keep[rows[older]] = False
             older &= self.responses[rows]
             self.repeated[rows[older]] = True
             if older.any():
                 self._note_restart(steps[older], file)
-
-    def _in_run(self, file: int, rows: Ints) -> Mask:
-        """Return which rows of a file are of the run; leave out the others, bool (rows,).
-
-        If the run was started several times in one file, instead of resumed, and the last start has
-        the most steps, only that is the run. Otherwise all are. A note says which.
-        """
-        steps = self.columns["step"][rows].astype(np.int64)
-        prompts = self.columns["prompt_hash"][rows].astype(np.uint64)
-        in_validation = self.columns["validation"][rows] == RowRole.VALIDATION
-        # The number of the start, from 0, that each row belongs to
-        starts = starts_of(steps, in_validation, prompts)
-        in_run: Mask = np.ones(len(rows), dtype=bool)
-        if not starts.any():  # only one start
-            return in_run
-        note, last_is_run = start_note(starts, steps, self._names[file])
-        self.notes.append(note)
-        if last_is_run:
-            in_run = starts == starts[-1]
-            self.keep[rows[~in_run]] = False
-        return in_run
 
     def mark_branches(self) -> None:
         """Give all rows of a rollout but its last one, and untrained rows, the role of branches."""

@@ -193,10 +193,10 @@ class Lines:
     damage: str | None = None  # why the rest of the file could not be read
 
     def __iter__(self) -> Iterator[Line]:
-        with closing(self._pieces()) as pieces:
+        with closing(self.blocks()) as pieces:
             yield from self._lines(io.BufferedReader(_Pieces(pieces), self.piece_bytes))
 
-    def _pieces(self) -> Generator[bytes]:
+    def blocks(self) -> Generator[bytes]:
         """Yield the file's bytes from the range's start; set ``damage`` if an error ends them."""
         source = self.part.source
         start = max(0, self.part.start - 1)  # see ``_lines``

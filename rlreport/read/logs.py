@@ -29,7 +29,13 @@ from rlreport.read.ranges import read_cached, read_chunk
 from rlreport.read.remarks import ODDITIES, LogPosition
 from rlreport.read.rollouts import RowIds
 from rlreport.read.sample import with_sample
-from rlreport.read.spool import PartFolder, RolloutSpool, part_folder
+from rlreport.read.scoring import ScoreFunction, rescore
+from rlreport.read.spool import (
+    PartFolder,
+    RolloutSpool,
+    SpooledTexts,
+    part_folder,
+)
 from rlreport.read.tables import (
     Scan,
     carried_fields,
@@ -40,7 +46,9 @@ from rlreport.read.tables import (
     tool_table,
     tools_used,
 )
+from rlreport.read.trl_folders import Trainer
 from rlreport.system.cache import Store, store_at
+from rlreport.system.function_process import Signature
 from rlreport.system.in_memory import is_in_memory, place, run_name
 from rlreport.system.stores import Source, shown
 from rlreport.system.workers import Progress, Workers
@@ -64,23 +72,26 @@ _END = 2**62  # beyond the end of any file
 _MAX_NAMED = 3
 
 
-def read_logs(
+def read_logs(  # noqa: PLR0913 (what a caller may give, by name)
     paths: Sequence[str | Path],
     options: ReadOptions | None = None,
     gae: GaeOptions | None = None,
     progress: Progress | None = None,
     *,
-    metrics: Iterable[Path] = (),
+    trainer: Trainer | None = None,
     workers: Workers | None = None,
     used: Iterable[Path] = (),
     limits: ReadLimits | None = None,
+    score: ScoreFunction | None = None,
 ) -> Scan:
     """Read logs from files, folders, globs and URLs into tables.
 
-    ``metrics`` and ``used`` are files with another purpose: no note says that they are not logs.
+    ``used`` are files with another purpose: no note says that they are not logs, nor that the files
+    of ``trainer`` are not. It tells which rows are of the run, where a log alone does not.
+    ``score`` gives all responses a second reward.
 
     Raises:
-        UnusableInputError: no response can be read (unless there are ``metrics`` and no logs), or
+        UnusableInputError: no response can be read (unless there are metrics and no logs), or
             ``options.strict`` is set and anything was skipped or repaired.
         UsageError: a path does not exist, or an option does not fit the logs.
     """
@@ -88,6 +99,7 @@ def read_logs(
     gae = gae or GaeOptions()
     progress = progress or Progress()
     limits = limits or LIMITS
+    trainer = trainer or Trainer()
     if workers is None:
         with Workers(options.workers, options.ray) as started:
             # Once more, with workers that end afterwards
@@ -96,16 +108,17 @@ def read_logs(
                 options,
                 gae,
                 progress,
-                metrics=metrics,
+                trainer=trainer,
                 workers=started,
                 used=used,
                 limits=limits,
+                score=score,
             )
     if options.ray is not None:
         options = _with_absolute_tokenizer(options)
     listing = _listing(paths, options)
-    files = detect_formats(listing, options, [*metrics, *used])
-    if not files.sources and not metrics:
+    files = detect_formats(listing, options, used, trainer)
+    if not files.sources and not trainer.files:
         files.notes[:0] = absent_notes(paths)
     spool = RolloutSpool()
     chunks = read_chunks(
@@ -116,20 +129,48 @@ def read_logs(
         progress=progress,
         workers=workers,
         spool=spool,
+        signature=score.process.signature if score else None,
     )
     name = safe_text(_name(paths))
-    if metrics and not files.sources:
+    if trainer.files and not files.sources:
         return no_responses(name, files.notes)
-    rows = log_rows(chunks, files, keep_restarted=options.restarts != "last")
+    rows = log_rows(chunks, files, options.restarts)
     chunks.clear()  # to save memory, as ``rows`` has all of them
     scan = _tables(name, rows, listing, files, options)
     names = [source.name for source in files.sources]
+    if score is not None:
+        _rescore(scan, score, spool.calls(rows.order), progress)
     choice = choose_rows(scan.responses, names, limits)
     scan.responses.loc[choice.rows, "has_texts"] = 1
     ids = _ids_of(scan.responses, choice.rows, names)
     # The spool has all rows in the order in which they were read.
     scan.rollouts = spool.rollouts(ids, rows.order[choice.rows])
     return with_sample(scan, choice.rows[choice.sample], options, workers, limits)
+
+
+def _rescore(
+    scan: Scan, score: ScoreFunction, calls: SpooledTexts, progress: Progress
+) -> None:
+    """Make the rewards of a function the second reward; a logged one becomes an extra column."""
+    responses = scan.responses
+    phase = progress.phase(message("scoring"), len(responses), message("responses"))
+    with phase as advance:
+        rewards, about = rescore(score.process, score.name, responses, calls, advance)
+    if responses["valid_reward"].notna().any():
+        logged = responses["valid_reward"].to_numpy(np.float64)
+        scan.extras = scan.extras.assign(valid_reward_logged=logged)
+    responses["valid_reward"] = rewards
+    # That of the reference comes from another function.
+    for name in ("ref_valid_reward", "valid_reward_gap"):
+        responses[name] = np.nan
+    scan.rescoring = about
+    missing = about.responses - about.scored
+    if missing:
+        text = message(
+            "responses that the function of --score gave no reward, left out of figures of the "
+            "second reward"
+        )
+        scan.notes.append(Note(NoteKind.SCORE, text, missing))
 
 
 def _listing(paths: Sequence[str | Path], options: ReadOptions) -> Listing:
@@ -177,6 +218,7 @@ def read_chunks(
     progress: Progress,
     workers: Workers,
     spool: RolloutSpool,
+    signature: Signature | None = None,
 ) -> list[Chunk]:
     """Return a chunk per group of byte ranges; move their texts and tokens to ``spool``."""
     groups = grouped_ranges(ranges, limits.range_bytes)
@@ -187,7 +229,7 @@ def read_chunks(
         _folder_for_parts(options) as folder,
         progress.phase(message("reading"), size, "B") as advance,
     ):
-        shared = RangeSettings(options, gae, folder, limits), store
+        shared = RangeSettings(options, gae, folder, limits, signature), store
         seconds = size / _BYTES_PER_SECOND
         # Closed before the folder is removed, so that no worker writes to it any more
         with closing(workers.map(_read, groups, shared, seconds=seconds)) as results:
@@ -289,6 +331,9 @@ def _tables(
         tools=tools,
         tools_used=tools_used(rows, tools),
         incomplete_from=first_incomplete,
+        overwritten=sorted(files.trl.overwritten),
+        partly_validated=sorted(files.trl.partial),
+        starts=rows.starts,
     )
 
 
@@ -449,6 +494,14 @@ def _oddity_notes(rows: LogRows, files: LogFiles) -> list[Note]:
                 file=file,
             )
             note = Note(NoteKind.FORMAT, text, 1)
+        elif kind == NoteKind.NO_STEP and files.step_field:
+            text = message(
+                "no row has a step, so the run is one step; {field} may be it: pass "
+                "--map step={name}, or --step-from-path REGEX if the paths have it",
+                field=f"`{files.step_field}`",
+                name=files.step_field,
+            )
+            note = Note(kind, text, oddity.times, file, line)
         notes.append(note)
     return notes
 
@@ -534,8 +587,10 @@ def _no_log_message(notes: list[Note]) -> str:
     by_reason = {note.text: note for note in refused}
     named = list(by_reason.values())[:_MAX_NAMED]
     reasons = [f"{note.file}: {note.text}" for note in named]
-    if len(refused) > len(named):
-        reasons.append(f"and {len(refused) - len(named):,} more")
+    # A note may stand for several files.
+    more = sum(note.count for note in refused) - len(named)
+    if more:
+        reasons.append(f"and {more:,} more")
     text = "No rollout log found"
     return f"{text} ({'; '.join(reasons)})" if reasons else text
 

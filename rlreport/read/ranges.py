@@ -39,6 +39,7 @@ from rlreport.read.lines import (
 )
 from rlreport.read.record import ParsedRow, load_object, parse_record
 from rlreport.read.remarks import MAX_UNREAD, LogPosition, Oddity, Remarks, UnreadLine
+from rlreport.read.scoring import row_arguments
 from rlreport.read.spool import PartFolder, packed_part
 from rlreport.system.cache import Store, pack, program, unpack
 from rlreport.tables import NoteKind, RowRole
@@ -60,7 +61,7 @@ def read_chunk(ranges: Sequence[ByteRange], settings: RangeSettings) -> Chunk:
     """Read byte ranges into a chunk; put texts and tokens into the folder for them."""
     chunk = Chunk()
     columns = list[Columns]()
-    for batch in _batches(_rows(ranges, chunk, settings.limits), settings.limits):
+    for batch in _batches(_rows(ranges, chunk, settings), settings.limits):
         columns.append(batch_columns(batch, settings, chunk))
     chunk.columns = joined_columns(columns)
     return chunk
@@ -82,15 +83,16 @@ def _batches(rows: Iterable[Row], limits: ReadLimits) -> Iterator[list[Row]]:
 
 
 def _rows(
-    ranges: Sequence[ByteRange], chunk: Chunk, limits: ReadLimits
+    ranges: Sequence[ByteRange], chunk: Chunk, settings: RangeSettings
 ) -> Iterator[Row]:
     """Yield the rows of byte ranges; add remarks and numbers of lines to ``chunk``."""
+    limits = settings.limits
     sources = [part.source for part in ranges]
     if len(ranges) > 1:
         # A group of small files: remote ones are fetched at once.
         sources = with_content(sources, limits.range_bytes)
     for part, source in zip(ranges, sources, strict=True):
-        reader = _RangeReader(replace(part, source=source), chunk, limits)
+        reader = _RangeReader(replace(part, source=source), chunk, settings)
         if part.format.container == "lines":
             yield from reader.rows_of_lines()
         else:
@@ -102,12 +104,13 @@ def _rows(
 class _RangeReader:
     """Reads the rows of a byte range, and counts its lines."""
 
-    def __init__(self, part: ByteRange, chunk: Chunk, limits: ReadLimits) -> None:
+    def __init__(self, part: ByteRange, chunk: Chunk, settings: RangeSettings) -> None:
         self.lines = 0  # or objects of a file without lines
         self.unread = 0  # unusable lines or rows
         self._part = part
         self._remarks = chunk.remarks
-        self._limits = limits
+        self._limits = settings.limits
+        self._signature = settings.signature
 
     def rows_of_lines(self) -> Iterator[Row]:
         """Yield the rows of a range of lines, one JSON object each."""
@@ -199,7 +202,12 @@ class _RangeReader:
                 self._remarks.add(NoteKind(kind), position)
             if self._has_no_step(parsed, obj):
                 self._remarks.add(NoteKind.NO_STEP, position)
-            yield Row(parsed, position, length, sub, role, left_out)
+            call = None
+            if self._signature is not None:
+                # The fields of an object with several rows are not those of one of them.
+                fields = obj if len(records) == 1 else None
+                call = row_arguments(self._signature, record, fields)
+            yield Row(parsed, position, length, sub, role, left_out, call)
 
     def _role_of(self, parsed: ParsedRow) -> RowRole | None:
         """Return the role of a row, None if rows of its split are not read."""
@@ -287,7 +295,7 @@ def _key(group: Sequence[ByteRange], settings: RangeSettings) -> bytes:
         options,
         workers=0,
         strict=False,
-        restarts="all",
+        restarts=None,
         metrics=(),
         cache="",
         ray=None,
@@ -302,6 +310,7 @@ def _key(group: Sequence[ByteRange], settings: RangeSettings) -> bytes:
         same_rows,
         options.pad_tokens,
         settings.gae,
+        settings.signature,
         ranges,
         formats,
     )

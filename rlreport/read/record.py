@@ -41,6 +41,7 @@ _CARRIED = (
     "ground_truth",
     "token_ids",
     "prompt_turns",
+    "prompt_token_strings",
     "turns",
     "response_mask",
     "policy_version",

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from rlreport.tables import NoteKind
+from rlreport.tables import Note, NoteKind
 from rlreport.text.messages import translatable
 
 MAX_UNREAD = 1000  # Maximum number of unusable lines that are listed; further ones are only counted
@@ -53,6 +54,24 @@ class Remarks:
             self.add(kind, oddity.first, oddity.times)
         self.unread = [*self.unread, *other.unread][:MAX_UNREAD]
         self.unread_count += other.unread_count
+
+
+_MAX_ALIKE = 3  # notes with one text that are kept, each with the name of its file
+
+
+def one_per_cause(notes: Iterable[Note]) -> list[Note]:
+    """Return the notes; of many with one text, the first only, with the number of all of them."""
+    by_cause: dict[tuple[NoteKind, str], list[Note]] = {}
+    for note in notes:
+        by_cause.setdefault((note.kind, str(note.text)), []).append(note)
+    kept: list[Note] = []
+    for alike in by_cause.values():
+        if len(alike) > _MAX_ALIKE:
+            count = sum(note.count for note in alike)
+            kept.append(replace(alike[0], count=count))
+        else:
+            kept += alike
+    return kept
 
 
 # Kind of invalid or unusual value -> text of the note on it, shown after their number

@@ -1,4 +1,9 @@
-"""Rows of earlier attempts, which a restarted run logged again."""
+"""Starts of a run in one log, and rows of earlier attempts, which a restarted run logged again.
+
+A start begins where the run began, and is a run of its own: starts are never mixed. A resumption
+from a checkpoint repeats the last steps of a start. ``choose_start`` says which start is read, for
+rollouts and for trainer metrics alike.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +17,10 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from rlreport.about.several_runs import RANK
+from rlreport.errors import UsageError
 from rlreport.figures.ragged import Ints
 from rlreport.tables import Note, NoteKind
-from rlreport.text.messages import message, translatable
+from rlreport.text.messages import Message, listed, message, translatable
 
 _RANK = re.compile("[-_.]?(?<![a-z])" + RANK.replace("{more}", ""), re.IGNORECASE)
 _MAX_LENGTHS = 5  # number of starts whose lengths are named
@@ -101,39 +107,149 @@ def begins_afresh(steps: Ints, counted: Ints, *, before: Ints) -> bool:
     part, ``counted`` those since the run began, ``before`` those of the part before it; all are
     ascending, and none is empty.
     """
-    # Only a run that starts afresh is evaluated at step 0, before it is trained, but not each is.
-    first = counted[1] if counted[0] == 0 and len(counted) > 1 else counted[0]
-    if steps[0] > first:
+    if not begins_anew(steps, counted):
         return False
     enough = min(_REPEATED_STEPS, math.ceil(len(before) / 2))
     return len(np.intersect1d(steps, counted)) >= enough
 
 
-def start_note(starts: Ints, steps: Ints, name: str) -> tuple[Note, bool]:
-    """Return a note on several starts in a file, and whether the last one alone is the run.
+def begins_anew(steps: Ints, counted: Ints) -> bool:
+    """Return whether a part of a log begins at or before the first of the steps ``counted``."""
+    # Only a run that starts afresh is evaluated at step 0, before it is trained, but not each is.
+    first = counted[1] if counted[0] == 0 and len(counted) > 1 else counted[0]
+    return bool(steps[0] <= first)
 
-    It is if it has more steps than each start before. ``starts`` is the number of each row's start,
-    from 0, ``steps`` its step.
+
+class StartChoice(NamedTuple):
+    """Which start of a run is read.
+
+    Attributes:
+        start: its number from 0; None if all are read as one training.
+        is_run: whether it is the run. If not, the run is not judged.
     """
-    last = int(starts[-1])
-    lengths = [len(np.unique(steps[starts == start])) for start in range(last + 1)]
-    if lengths[-1] > max(lengths[:-1]):
-        text = message(
-            "{count} starts in one log: the last one, of {last:count} steps, is the run; the rows "
-            "of the starts before it are left out",
-            count=len(lengths),
-            last=lengths[-1],
+
+    start: int | None
+    is_run: bool = True
+
+
+def choose_start(lengths: Sequence[int], restarts: str | int | None) -> StartChoice:
+    """Return which start is read, given the number of steps of each and the option ``restarts``.
+
+    By default, the last one is the run if it is longer than each other one: those before it failed.
+    Of starts without such a last one, nothing says which is meant.
+
+    Raises:
+        UsageError: ``restarts`` is the number of a start that is not there.
+    """
+    last = len(lengths) - 1
+    if last <= 0:
+        return StartChoice(max(last, 0))
+    if restarts is None:
+        return StartChoice(last, is_run=lengths[-1] > max(lengths[:-1]))
+    if restarts == "all":
+        return StartChoice(None)
+    if restarts == "last":
+        return StartChoice(last)
+    if int(restarts) > len(lengths):
+        raise UsageError(
+            f"--restarts {restarts}: a log has {len(lengths)} starts, of "
+            f"{_listed(lengths)} steps"
         )
-        left_out = int((starts < last).sum())
-        return Note(NoteKind.FORMAT, text, left_out, name), True
-    text = message(
-        "{count} starts in one log, of {lengths} steps: they are no one run, and figures and "
-        "charts mix them. If they are one training, pass --merge; --restarts last keeps the last "
-        "rows of each step.",
-        count=len(lengths),
-        lengths=tuple(lengths[:_MAX_LENGTHS]),
-    )
-    return Note(NoteKind.SEVERAL_STARTS, text, len(lengths), name), False
+    return StartChoice(int(restarts) - 1)
+
+
+def shifts_of_starts(starts: Sequence[Ints]) -> list[int]:
+    """Return the number to add to the steps of each start, so that they follow on one another.
+
+    ``starts`` has the distinct steps of each, ascending.
+    """
+    shifts: list[int] = []
+    last: int | None = None
+    for steps in starts:
+        shift = 0 if last is None else shift_after(last, steps)
+        shifts.append(shift)
+        last = int(steps[-1]) + shift
+    return shifts
+
+
+def shift_after(last: int, steps: Ints) -> int:
+    """Return the number to add to ``steps``, so that they follow on the step ``last``."""
+    spacing = 1
+    if len(steps) > 1:
+        # The usual number of steps from one to the next
+        spacing = max(1, int(np.median(np.diff(steps))))
+    return last + spacing - int(steps[0])
+
+
+def _listed(lengths: Sequence[int]) -> Message | str:
+    """Return the lengths of the first starts."""
+    named = [f"{length:,}" for length in lengths]
+    if len(named) > _MAX_LENGTHS:
+        named = [*named[:_MAX_LENGTHS], "…"]
+    return listed(named)
+
+
+def starts_note(
+    lengths: Sequence[int],
+    choice: StartChoice,
+    restarts: str | int | None,
+    *,
+    log: Message | str,
+    rows: int,
+    name: str = "",
+) -> Note:
+    """Return the note on several starts.
+
+    Args:
+        lengths: number of steps of each start.
+        choice: which of them is read.
+        restarts: the option, None if the user chose no start.
+        log: what has the starts, such as "one log".
+        rows: number of rows of the starts that are left out.
+        name: of the file.
+    """
+    count = len(lengths)
+    if choice.start is None:
+        text = message(
+            "{count} starts in {log}, of {lengths} steps, are read as one training: steps are "
+            "numbered on from one to the next",
+            count=count,
+            log=log,
+            lengths=_listed(lengths),
+        )
+        return Note(NoteKind.FORMAT, text, count, name)
+    if not choice.is_run:
+        text = message(
+            "{count} starts in {log}, of {lengths} steps: they are no one run. Figures and charts "
+            "show the last one only; the {rows:count} rows of the others are left out. --restarts "
+            "N reads start N, and --restarts all takes them to be one training.",
+            count=count,
+            log=log,
+            lengths=_listed(lengths),
+            rows=rows,
+        )
+        return Note(NoteKind.SEVERAL_STARTS, text, count, name)
+    if restarts is None:
+        text = message(
+            "{count} starts in {log}: the last one, of {last:count} steps, is the run; the "
+            "{rows:count} rows of the starts before it are left out. If they are one training, "
+            "pass --restarts all.",
+            count=count,
+            log=log,
+            last=lengths[-1],
+            rows=rows,
+        )
+    else:
+        text = message(
+            "{count} starts in {log}: start {number}, of {steps:count} steps, is read, as "
+            "--restarts says; the {rows:count} rows of the others are left out",
+            count=count,
+            log=log,
+            number=choice.start + 1,
+            steps=lengths[choice.start],
+            rows=rows,
+        )
+    return Note(NoteKind.FORMAT, text, rows, name)
 
 
 def later_attempts(

@@ -27,7 +27,7 @@ from rlreport.read.token_rows import TokenRows
 from rlreport.system.cache import pack, unpack
 from rlreport.text.chat import turns, turns_in_text
 from rlreport.text.clean import clean_prompt, clean_text
-from rlreport.text.tokens import Style, readable_tokens
+from rlreport.text.tokens import Style, detect_style, readable_tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +75,10 @@ class Rollout:
     raw_tokens: list[str] = field(default_factory=list)
     # their texts, by ``readable_tokens``
     tokens: list[str] = field(default_factory=list)
+    # tokens of the prompt with its template, at most 2 * PROMPT_EDGE, and the number of all
+    raw_prompt_tokens: list[str] = field(default_factory=list)
+    prompt_tokens: list[str] = field(default_factory=list)
+    prompt_token_count: int = 0
     figures: TokenFigures = field(default_factory=TokenFigures)  # NaN if not sampled
     # (T,); None if the policy sampled all tokens
     sampled: NDArray[np.bool_] | None = None
@@ -84,8 +88,19 @@ class Rollout:
 
 # Of responses over 2 * EDGE tokens (or words), statistics use only the first and last EDGE
 EDGE = 1024
+# Of prompts of over 2 * PROMPT_EDGE tokens, token views show only the first and last PROMPT_EDGE
+PROMPT_EDGE = 1024
 
-TEXTS = ("prompt", "response", "ref_response", "ground_truth", "details")
+# The last one is what a reward function takes, as JSON (``scoring.row_arguments``).
+TEXTS = (
+    "prompt",
+    "response",
+    "ref_response",
+    "ground_truth",
+    "details",
+    "prompt_tokens",
+    "call",
+)
 ABSENT = -1  # start of a text that is not logged
 _STYLE_TOKENS = 5000  # token strings from which their encoding is detected
 # Bits of ``flags``
@@ -150,10 +165,14 @@ Clean = Callable[[object], str]
 
 
 class CleanTexts(NamedTuple):
-    """Texts of R rows without padding tokens; None where a row logs no reference."""
+    """Texts of R rows without padding tokens; None where a row logs no reference.
+
+    ``calls`` is what a reward function takes of each row, as logged; None without a function.
+    """
 
     responses: Sequence[str]
     references: Sequence[str | None]
+    calls: Sequence[str | None]
 
 
 def rollout_part(
@@ -185,9 +204,10 @@ def rollout_part(
     def put_prompt(prompt: str) -> tuple[int, int]:
         return put(clean_prompt(prompt, options.pad_tokens, options.system_end_token))
 
+    put_once = cache(put)  # as rows of a group have the same tokens of the prompt
     spans = []
     of_rows = zip(rows, sizes.tolist(), *texts, strict=True)
-    for row, size, response, reference in of_rows:
+    for row, size, response, reference, call in of_rows:
         # If padding was dropped, the token positions of turns are no longer valid.
         has_all_tokens = size == row.tokens.size
         # In the order of TEXTS
@@ -196,6 +216,8 @@ def rollout_part(
         spans.append(put(reference))
         spans.append(put(_label_of(row, clean)))
         spans.append(put(_details_of(row, clean, spans=has_all_tokens)))
+        spans.append(put_once(_prompt_tokens_of(row)))
+        spans.append(put(call))
     part = RolloutPart(
         spans=np.array(spans, np.int64).reshape(len(rows), len(TEXTS), 2),
         texts=np.frombuffer(blob, np.uint8),
@@ -235,6 +257,19 @@ def _details_of(row: ParsedRow, clean: Clean, *, spans: bool) -> str | None:
         "errors": [clean(error) for error in errors],
     }
     return orjson.dumps(details).decode() if any(details.values()) else None
+
+
+def _prompt_tokens_of(row: ParsedRow) -> str | None:
+    """Return the number of a prompt's tokens and the strings of those to show, as JSON."""
+    strings = row.carried.get("prompt_token_strings")
+    if not isinstance(strings, list) or not all(
+        isinstance(one, str) for one in strings
+    ):
+        return None
+    shown = strings
+    if len(strings) > 2 * PROMPT_EDGE:
+        shown = [*strings[:PROMPT_EDGE], *strings[-PROMPT_EDGE:]]
+    return json.dumps([len(strings), shown]) if strings else None
 
 
 def _add_tokens(part: RolloutPart, tokens: TokenRows, figures: TokenFigures) -> None:
@@ -369,11 +404,21 @@ class Rollouts(RolloutPart):
                 ids = self.ids[tokens].tolist()
                 rollout.raw_tokens = [self.vocabulary[number] for number in ids]
                 rollout.tokens = readable_tokens(rollout.raw_tokens, self.style)
+                self._add_prompt_tokens(rollout, index)
             if self.lengths[index]:  # else there are no figures, not empty ones
                 first, stop = offsets[number : number + 2].tolist()
                 rollout.figures = figures.between(first, stop)
             rollout.sampled = self.sampled[tokens] if flags & HAS_MASK else None
         return rollouts
+
+    def _add_prompt_tokens(self, rollout: Rollout, index: int) -> None:
+        packed = self.text("prompt_tokens", index)
+        if packed is not None:
+            rollout.prompt_token_count, raw = json.loads(packed)
+            rollout.raw_prompt_tokens = raw
+            # Few short responses may not show how their tokens encode bytes.
+            style = detect_style(raw) if self.style is Style.PLAIN else self.style
+            rollout.prompt_tokens = readable_tokens(raw, style)
 
     def _without_tokens(self, index: int) -> Rollout:
         """Return the response at an index with texts only."""

@@ -37,6 +37,7 @@ from rlreport.text.tokens import detect_style
 Parcel: TypeAlias = bytes | Path
 
 _STYLE_TOKENS = 5000  # token strings from which their encoding is detected
+_CALL = TEXTS.index("call")
 _PIECE = 1 << 18  # values that are written at a time where a figure was not logged
 
 
@@ -108,6 +109,23 @@ class _Column:
         return mapped.view(np.ndarray)
 
 
+class SpooledTexts(NamedTuple):
+    """A text of each of R rows, in a temporary file."""
+
+    spans: (
+        Ints  # int64 (R, 2): where it starts and ends in ``texts``, ABSENT without one
+    )
+    texts: NDArray[np.uint8]  # UTF-8
+
+    def text(self, row: int) -> str | None:
+        start, stop = self.spans[row].tolist()
+        return None if start == ABSENT else self.texts[start:stop].tobytes().decode()
+
+    def size(self, rows: Ints) -> int:
+        """Return how many bytes the texts of these rows have."""
+        return int((self.spans[rows, 1] - self.spans[rows, 0]).sum())
+
+
 class _RowFields(NamedTuple):
     """What is kept in memory of R rows."""
 
@@ -169,6 +187,11 @@ class RolloutSpool:
             numbers = self._numbers.of(part.vocabulary)
             self._ids.append(numbers[part.ids])
 
+    def calls(self, order: Ints) -> SpooledTexts:
+        """Return what a reward function takes of the appended rows at the indices ``order``."""
+        spans = np.concatenate([part.spans[:, _CALL] for part in self._row_parts])
+        return SpooledTexts(spans[order], self._texts.mapped())
+
     def rollouts(self, places: RowIds, order: Ints) -> Rollouts:
         """Return the appended responses at the indices ``order``, with the ids ``places``.
 
@@ -177,9 +200,11 @@ class RolloutSpool:
         spans, lengths, flags = map(np.concatenate, zip(*self._row_parts, strict=True))
         starts = offsets_of(lengths)[:-1]
         vocabulary = list(self._numbers)
+        spans = spans[order]
+        spans[:, _CALL] = ABSENT  # pages need no reward function
         return Rollouts(
             places=places,
-            spans=spans[order],
+            spans=spans,
             starts=starts[order],
             lengths=lengths[order],
             flags=flags[order],

@@ -43,6 +43,7 @@ class Scan(LogTables):
     failed: dict[int, int] = field(default_factory=dict)
     # training step -> filtered rollouts
     filtered: dict[int, int] = field(default_factory=dict)
+    starts: int = 1  # the largest number of starts of a run in one log
     # texts of the chosen responses
     rollouts: Rollouts = field(default_factory=no_rollouts)
 

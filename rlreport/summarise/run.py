@@ -16,6 +16,7 @@ from rlreport.figures.grouped import Grouped
 from rlreport.figures.ragged import Floats
 from rlreport.figures.rounding import difference
 from rlreport.metrics.find import TrainerMetrics
+from rlreport.metrics.roles import roles_of
 from rlreport.read.tables import Scan
 from rlreport.summarise.steps import rounded_columns, step_tables, trainer_steps
 from rlreport.summarise.times import times_of
@@ -133,7 +134,11 @@ MAX_NAMED = 10  # runs named in an error
 
 # Logged numbers may be as large as float64 allows, so sums may be infinite and deviations NaN.
 @np.errstate(over="ignore", invalid="ignore")
-def summarise(scan: Scan, metrics: TrainerMetrics | None = None) -> Tables:
+def summarise(
+    scan: Scan,
+    metrics: TrainerMetrics | None = None,
+    planned_steps: int | None = None,
+) -> Tables:
     """Return all tables of a run from what was read of its logs and of its metrics."""
     metrics = metrics or TrainerMetrics()
     role = scan.responses["validation"].to_numpy()  # see ``RowRole``
@@ -141,8 +146,10 @@ def summarise(scan: Scan, metrics: TrainerMetrics | None = None) -> Tables:
     # Usually all are of training, whose role is 0, and need not be copied.
     training = scan.responses[is_training] if role.any() else scan.responses
     if scan.responses.empty:
-        _refuse_several(metrics.runs)
-        steps = trainer_steps(metrics.table)
+        # Of runs that a note names, the last one is shown, and not judged.
+        if all(note.kind != NoteKind.SEVERAL_RUNS for note in metrics.notes):
+            _refuse_several(metrics.runs)
+        steps = trainer_steps(metrics.table, metrics.roles)
         validation = pd.DataFrame()
     else:
         steps, validation = step_tables(
@@ -152,6 +159,7 @@ def summarise(scan: Scan, metrics: TrainerMetrics | None = None) -> Tables:
             failed=scan.failed,
             filtered=scan.filtered,
         )
+        _complete_validation(steps, scan.partly_validated, metrics.table)
     # The step that is being written, and all later ones
     if scan.incomplete_from is not None:
         is_growing = steps["step"] >= scan.incomplete_from
@@ -165,7 +173,7 @@ def summarise(scan: Scan, metrics: TrainerMetrics | None = None) -> Tables:
         # several starts are no problem.
         metrics_notes = [
             replace(note, kind=NoteKind.FORMAT)
-            if note.kind == NoteKind.SEVERAL_STARTS
+            if note.kind in (NoteKind.SEVERAL_STARTS, NoteKind.SEVERAL_RUNS)
             else note
             for note in metrics_notes
         ]
@@ -181,8 +189,10 @@ def summarise(scan: Scan, metrics: TrainerMetrics | None = None) -> Tables:
         extras_by_step=extras_by_step.rename_axis("step").reset_index(),
         metrics=metrics.table,
         metrics_files=metrics.files,
+        metric_roles=metrics.roles,
         metrics_broken=metrics.broken,
         validation=validation,
+        planned_steps=planned_steps,
         times=times_of(scan.responses, scan.extras, metrics),
     )
     if tables.metrics_apart:
@@ -190,7 +200,79 @@ def summarise(scan: Scan, metrics: TrainerMetrics | None = None) -> Tables:
             "trainer metrics at steps far from those of rollouts, in separate charts"
         )
         tables.notes.append(Note(NoteKind.METRICS, text, len(metrics.table)))
+    tables.notes += _notes_on_shift(steps, metrics.table)
     return tables
+
+
+def _complete_validation(
+    steps: pd.DataFrame, partly_validated: Sequence[int], metrics: pd.DataFrame
+) -> None:
+    """Set the mean reward of evaluations whose responses are logged in part to the trainer's."""
+    if not partly_validated:
+        return
+    is_partial = steps["step"].isin(partly_validated)
+    steps.loc[is_partial, "validation_reward_mean"] = np.nan
+    name = roles_of(map(str, metrics.columns[1:])).get("validation")
+    if name is not None:
+        logged = steps.loc[is_partial, "step"].map(metrics.set_index("step")[name])
+        steps.loc[is_partial, "validation_reward_mean"] = logged
+
+
+# Fraction of the steps at which means have to agree if the rollouts are shifted by one step, and
+# fraction at which they may agree by chance if they are not
+_AGREES = 0.9
+_BY_CHANCE = 0.5
+_MIN_STEPS = 5  # that both have
+_TOLERANCE = 1e-3  # relative; a tracker may have rounded the mean
+
+
+def _notes_on_shift(steps: pd.DataFrame, metrics: pd.DataFrame) -> list[Note]:
+    """Return a note if rollouts are logged one step before or after the metrics of their rewards.
+
+    A counter that is read while responses are generated, as in a reward function of TRL, has the
+    steps that are complete. The steps are not changed, as only the log's author knows which of both
+    is meant.
+    """
+    name = roles_of(map(str, metrics.columns[1:])).get("reward")
+    if name is None or "reward_mean" not in steps:
+        return []
+    of_rollouts = steps.set_index("step")["reward_mean"]
+    of_trainer = metrics.set_index("step")[name]
+    if _agreement(of_rollouts, of_trainer, 0) > _BY_CHANCE:
+        return []
+    agreeing = [
+        shift
+        for shift in (1, -1)
+        if _agreement(of_rollouts, of_trainer, shift) >= _AGREES
+    ]
+    if len(agreeing) != 1:  # neither, or both by a reward that repeats itself
+        return []
+    if agreeing[0] == 1:
+        text = message(
+            "the rollouts lie one step before the trainer metrics: their mean rewards are those of "
+            "the next step, not of the same. Log them with the step + 1, as the trainer counts a "
+            "step when it is complete.",
+        )
+    else:
+        text = message(
+            "the rollouts lie one step after the trainer metrics: their mean rewards are those of "
+            "the step before, not of the same. Log them with the step − 1.",
+        )
+    return [Note(NoteKind.FORMAT, text, 1)]
+
+
+def _agreement(of_rollouts: pd.Series, of_trainer: pd.Series, shift: int) -> float:
+    """Return the fraction of common steps at which means agree, 0 if too few are comparable.
+
+    ``shift`` is added to the steps of rollouts.
+    """
+    shifted = of_rollouts.set_axis(of_rollouts.index + shift)
+    both = pd.concat([shifted, of_trainer], axis=1, join="inner").dropna()
+    if len(both) < _MIN_STEPS:
+        return 0.0
+    first = both.iloc[:, 0].to_numpy(np.float64)
+    second = both.iloc[:, 1].to_numpy(np.float64)
+    return float(np.isclose(first, second, rtol=_TOLERANCE, atol=1e-6).mean())
 
 
 def _refuse_several(runs: Sequence[str]) -> None:

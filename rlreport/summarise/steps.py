@@ -135,13 +135,24 @@ def _counts_by_step(steps: pd.DataFrame, counts: Mapping[int, int]) -> pd.Series
     return steps["step"].map(counts).fillna(0).astype(np.int64)
 
 
-def trainer_steps(metrics: pd.DataFrame) -> pd.DataFrame:
-    """Return the table of steps of a run without rollouts: only columns in ROLE_COLUMNS are set."""
+def trainer_steps(
+    metrics: pd.DataFrame, metric_roles: Mapping[str, str] | None = None
+) -> pd.DataFrame:
+    """Return the table of steps of a run without rollouts: only columns in ROLE_COLUMNS are set.
+
+    Its first step is the first that has a metric with a role: what is logged before, such as how
+    long parts of the first step took, is of no step of the training. ``metric_roles`` are those of
+    the tables.
+    """
+    # Column 0 is ``step``.
+    roles = roles_of(map(str, metrics.columns[1:]), metric_roles)
+    has_role = metrics[list(roles.values())].notna().any(axis=1).to_numpy()
+    if has_role.any():
+        metrics = metrics.iloc[int(np.argmax(has_role)) :]
     # A table without rows has the right columns; then each step of the metrics gets a row.
     columns = {c.name: np.empty(0, c.dtype) for c in RESPONSE_COLUMNS}
     nothing = step_table(pd.DataFrame(columns), pd.DataFrame(_NO_BIGRAMS))
     steps = _reindex(nothing, metrics["step"].to_numpy())
-    roles = roles_of(map(str, metrics.columns[1:]))  # column 0 is ``step``
     for role, column in ROLE_COLUMNS.items():
         if role in roles:
             steps[column] = metrics[roles[role]].to_numpy(np.float64)

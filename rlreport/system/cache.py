@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import math
 import os
-import re
 import secrets
 import stat
 import sys
@@ -29,6 +28,7 @@ from numpy.typing import NDArray
 
 from rlreport import __version__
 from rlreport.errors import UsageError
+from rlreport.system.own_output import CACHE_ENTRY
 from rlreport.system.stores import zstd
 
 _SUM_BYTES = 16  # checksum at the start of an entry
@@ -38,8 +38,6 @@ _TRIM_FRACTION = 0.9
 _TOUCH_SECONDS = (
     3600  # using an entry updates its modification time if it is older than this
 )
-# Matches paths of entries, and of temporary files that a build writes or left when killed
-_ENTRY = re.compile(r"[0-9a-f]{2}/(?:[0-9a-f]{30}|new-[0-9a-f]{16})")
 
 # Flags for opening an entry: do not follow links, do not wait for the writer of a pipe.
 _PLAIN_FILE = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
@@ -96,7 +94,7 @@ class Store:
         entries = []
         for path in self.folder.glob("[0-9a-f][0-9a-f]/*"):
             # The user may have chosen a folder with other files, which are not removed.
-            if _ENTRY.fullmatch(path.relative_to(self.folder).as_posix()):
+            if CACHE_ENTRY.fullmatch(path.relative_to(self.folder).as_posix()):
                 with suppress(OSError):  # another process may have removed it
                     entries.append((path, path.lstat()))
         # Using an entry sets its modification time; see ``get``.

@@ -36,8 +36,14 @@ MARKS = {
     # the last record with the zip's comment
     "zip": rb"PK\x05\x06(?s:.{18})" + _GENERATOR + rb"\Z",
 }
-# Suffixes that files with a mark have unless the user chose another: only these are opened
-_MARKED_SUFFIXES = (".html", ".htm", ".eml", ".md", ".zip")
+# Suffixes that no report has: files with one are not opened
+_OTHER_SUFFIXES = frozenset(
+    ".jsonl .ndjson .json .gz .zst .parquet .db .eval .csv .tsv .pt .pth .bin .safetensors .npy "
+    ".npz .wandb .log .txt .out .yaml .yml .toml .py .png .jpg".split()
+)
+# Matches paths of entries of a cache, and of temporary files that a build writes or left when
+# killed
+CACHE_ENTRY = re.compile(r"[0-9a-f]{2}/(?:[0-9a-f]{30}|new-[0-9a-f]{16})")
 
 
 def pictures_of(path: Path) -> Path:
@@ -72,13 +78,26 @@ def first_and_last_bytes(path: Path) -> bytes:
 
 
 def is_own_folder(folder: Path) -> bool:
-    """Return whether rlreport wrote a folder: a report, pictures of one, or one being written."""
-    if STAGING.fullmatch(folder.name):
+    """Return whether rlreport wrote a folder: a report, pictures, one being written, a cache."""
+    if STAGING.fullmatch(folder.name) or _has_cache_entries(folder):
         return True
     may_have_pictures = folder.name.endswith(PICTURES_ENDING)
     if may_have_pictures and _is_manifest(folder / PICTURES_MANIFEST):
         return True
     return _is_manifest(folder / MANIFEST)
+
+
+def _has_cache_entries(folder: Path) -> bool:
+    """Return whether a folder is one of a cache: it has entries, and nothing else."""
+    if len(folder.name) != 2:  # length of the first part of an entry's path
+        return False
+    try:
+        names = [entry.name for entry in folder.iterdir()]
+    except OSError:
+        return False
+    return bool(names) and all(
+        CACHE_ENTRY.fullmatch(f"{folder.name}/{name}") for name in names
+    )
 
 
 def _is_manifest(path: Path) -> bool:
@@ -93,7 +112,7 @@ def _is_manifest(path: Path) -> bool:
 
 def is_own_file(path: Path) -> bool:
     """Return whether a file is a report: one HTML file, a mail, a Markdown page or a zip."""
-    if not path.name.lower().endswith(_MARKED_SUFFIXES):
+    if path.suffix.lower() in _OTHER_SUFFIXES:
         return False
     try:
         return path.is_file() and has_mark(first_and_last_bytes(path))

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
 from rlreport.errors import RlreportError
 from rlreport.signals import ENDING
+from rlreport.system.import_path import safe_import_path
 from rlreport.text.language import ENGLISH, Language
 
 if TYPE_CHECKING:
@@ -214,8 +215,7 @@ def _safe_start() -> Iterator[None]:
     main = sys.modules["__main__"]
     environment = dict(os.environ)
     try:
-        package_parent = str(Path(__file__).resolve().parents[2])
-        sys.path = [*_safe_path(path), package_parent]
+        sys.path = safe_import_path(path)
         # A script may lack the usual guard against being imported.
         sys.modules["__main__"] = ModuleType("__main__")
         os.environ.update({"PYTHONSAFEPATH": "1", "OPENBLAS_NUM_THREADS": "1"})
@@ -226,15 +226,6 @@ def _safe_start() -> Iterator[None]:
         for name in os.environ.keys() - environment:
             del os.environ[name]
         os.environ.update(environment)
-
-
-def _safe_path(path: Sequence[str]) -> list[str]:
-    """Return the folders to import from without the current one, which may be untrusted."""
-    unsafe = {""}  # stands for the current folder
-    script_folder = path[0] if path else ""  # Python puts it first
-    if Path(script_folder).resolve() == Path.cwd():
-        unsafe.add(script_folder)
-    return [folder for folder in path if folder not in unsafe]
 
 
 @contextmanager

@@ -6,6 +6,7 @@ import numpy as np
 
 from rlreport.check import means, progress, quantities
 from rlreport.check.check import LENGTH, REWARD, Check, RiseOrShare
+from rlreport.check.course import Course
 from rlreport.check.curve import LEAST_LEVEL, Curve, Level
 from rlreport.check.evidence import Ranking, beyond
 from rlreport.check.finding import Fact, Facts, Rank, Result, Severity
@@ -88,7 +89,8 @@ def length_hacking(check: Check, run: Run) -> Result:
     """Find that responses grow because longer ones earn more."""
     length = run.column(run.length)
     courses = quantities.courses(run)
-    curve = courses["length"].curve
+    course = courses["length"]
+    curve = course.curve
     reward = courses["reward"]
     watched = quantities.watched_course(run)
     limits = _LengthHacking
@@ -98,7 +100,7 @@ def length_hacking(check: Check, run: Run) -> Result:
     # Nothing was gained by the length if the reward fell; something real if validation rose.
     is_earned = watched is not None and watched.curve.rose
     least = run.limits[limits].least
-    if run.length != "response_tokens":
+    if run.length != "response_tokens" and course.source != "metrics":
         least *= TOKEN_CHARACTERS
     is_long = end >= least  # some words more are no padding
     if not (ratio.met and is_long and curve.rose) or reward.curve.fell or is_earned:
@@ -113,7 +115,7 @@ def length_hacking(check: Check, run: Run) -> Result:
         "start": start,
         "end": end,
         "correlation": correlation,
-        "unit": run.length_unit,
+        "unit": _unit_of(run, course),
     }
     return check.found(
         run,
@@ -122,12 +124,25 @@ def length_hacking(check: Check, run: Run) -> Result:
         facts,
         Ranking(
             length,
-            _is_long_and_paid(run, length, ratio.bound * start),
+            _is_long_and_paid(run, length, ratio.bound * _first_of_rows(run, course)),
             unit=run.length_unit,
             at_end=True,
         ),
         onset=onset_of(curve),
     )
+
+
+def _unit_of(run: Run, lengths: Course | Series) -> str:
+    """Return the unit: the trainer's metric is in tokens, also if the log has characters only."""
+    return translatable("tokens") if lengths.source == "metrics" else run.length_unit
+
+
+def _first_of_rows(run: Run, course: Course) -> float:
+    """Return the first level of the lengths of responses, in the unit of their column."""
+    of_rows = means.series(run, run.column(run.length)).curve
+    if course.source == "rollouts" or of_rows is None:
+        return course.first.value
+    return of_rows.first.value
 
 
 def _is_long_and_paid(run: Run, length: Floats, least: float) -> Floats:
@@ -329,15 +344,13 @@ def _shrunk(check: Check, run: Run) -> Result:
     has_shrunk = end < run.limits[_LengthCollapse].ratio * curve.first.value
     if not (has_shrunk and any(one.met for one in tested)):
         return Result(tested=tuple(tested))
-    # The trainer's metric is in tokens, also if the log has characters only.
-    is_metric = series.source == "metrics"
     facts: Facts = {
         "kind": "finished" if is_finish_known else "shrunk",
         "start": top.value,
         "early": top.steps,
         "end": end,
         "late": curve.last.steps,
-        "unit": translatable("tokens") if is_metric else run.length_unit,
+        "unit": _unit_of(run, series),
     }
     is_disputed = not is_finish_known and is_fall_disputed(run, "length")
     return check.found(

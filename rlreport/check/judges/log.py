@@ -373,7 +373,7 @@ def broken_log(check: Check, run: Run) -> Result:
         *_changed_files(tables),
         *_unreadable_lines(tables, limits),
         *_incomplete_faults(run),
-        *_missing_steps(run.attempted_steps["step"].to_numpy(np.int64), limits),
+        *_missing_steps(_logged_steps(run), limits),
         *_early_ranks(tables, run.steps),
     ]
     # The reader cut token arrays of unequal length, which padding had caused.
@@ -455,6 +455,13 @@ def _incomplete_faults(run: Run) -> Iterator[_Fault]:
         yield _Fault(Severity.INFO, "last", facts, (last,))
 
 
+def _logged_steps(run: Run) -> Ints:
+    """Return the steps that were logged, also where an evaluation overwrote their responses."""
+    attempted = run.attempted_steps["step"].to_numpy(np.int64)
+    overwritten = np.array(run.tables.overwritten, np.int64)
+    return np.union1d(attempted, overwritten)
+
+
 def _missing_steps(steps: Ints, limits: _BrokenLog) -> Iterator[_Fault]:
     """Yield a warning if steps are missing between those at the usual distance."""
     gaps = np.diff(steps)
@@ -521,7 +528,8 @@ NOT_ONE_RUN = {NoteKind.SEVERAL_RUNS: "runs", NoteKind.SEVERAL_STARTS: "starts"}
         "starts": "{count} starts in one log",
     },
     why="Means over several runs describe none of them.",
-    suggestion="Build a report of each run, or pass --merge if they are one run.",
+    suggestion="Build a report of each run, or of each start (--restarts N); if they are one run, "
+    "pass --merge.",
     source="this project's convention",
     whole_run=True,
 )

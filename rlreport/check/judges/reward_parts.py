@@ -19,18 +19,24 @@ from rlreport.check.settings import SettingKind, also, enabled, see
 from rlreport.figures.ragged import Floats
 from rlreport.text.messages import format_message, message, translatable
 
-# What did not rise with the reward: (whether it is a part, whether it fell) -> clause
+# What did not rise with the reward: (whether it is a part, its direction) -> clause
 _STILL = {
-    (True, False): translatable(
+    (True, 0): translatable(
         "{right:quoted} did not clearly rise ({right_start:figure} to {right_end:figure})"
     ),
-    (True, True): translatable(
+    (True, 1): translatable(
+        "{right:quoted} rose only from {right_start:figure} to {right_end:figure}"
+    ),
+    (True, -1): translatable(
         "{right:quoted} fell from {right_start:figure} to {right_end:figure}"
     ),
-    (False, False): translatable(
+    (False, 0): translatable(
         "validation did not clearly rise ({right_start:figure} to {right_end:figure})"
     ),
-    (False, True): translatable(
+    (False, 1): translatable(
+        "validation rose only from {right_start:figure} to {right_end:figure}"
+    ),
+    (False, -1): translatable(
         "validation fell from {right_start:figure} to {right_end:figure}"
     ),
 }
@@ -42,7 +48,8 @@ def _unearned_title(facts: Facts) -> str:
         "The reward rose from {start:figure} to {end:figure}, {share:percent} of it "
         "{parts:quoted}"
     )
-    still = _STILL[facts["right"] is not None, bool(facts["right_fell"])]
+    direction = -1 if facts["right_fell"] else int(bool(facts.get("right_rose")))
+    still = _STILL[facts["right"] is not None, direction]
     return message(
         "{gain}; {still}.",
         gain=format_message(gain, facts),
@@ -137,6 +144,7 @@ def _facts_of_gain(gain: Gain) -> Facts:
         "right_start": still.first,
         "right_end": still.last,
         "right_fell": still.fell,
+        "right_rose": still.rose,
     }
 
 

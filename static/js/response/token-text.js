@@ -265,8 +265,8 @@ function lookCache() {
   };
 }
 
-/** @param {string} text */
-function kindOf(text) {
+/** Returns the classes of a token with this text. @param {string} text */
+export function kindOf(text) {
   if (text === "") return "t part";
   if (SPECIAL.test(text)) return "t special";
   return text.length > 1 && text.startsWith(" ") ? "t lead" : "t";

@@ -6,6 +6,7 @@ import { format } from "../shared/address.js";
 import { el } from "../shared/dom.js";
 import { precise, written } from "../shared/format.js";
 import { linePlot } from "./line.js";
+import { promptTokens } from "./prompt-tokens.js";
 import { Scale, extremes, valuesOf } from "./metrics.js";
 import { TokenText, visible } from "./token-text.js";
 import { TokenTable } from "./token-table.js";
@@ -122,19 +123,32 @@ export class TokenView {
 
   /** Returns what is below each other in the view. */
   parts() {
-    const count = written(this.texts.length, "count");
     /** @type {HTMLElement[]} */
-    const parts = [el("h3", {}, message("Tokens ({count})", { count })), this.tools.node];
+    const parts = [el("h3", {}, this.heading()), this.tools.node];
     if (this.withoutValues.length) {
       const names = listed(this.withoutValues);
       const words = message("NaN or missing in all tokens: {names}.", { names });
       parts.push(el("p", { class: "note" }, words));
+    }
+    const prompt = this.data.prompts.get(this.n);
+    if (prompt) {
+      const texts = prompt.ids.map((id) => this.data.vocabulary[id]);
+      parts.push(promptTokens(texts, prompt.count));
     }
     // Readers would not find a plot below a long text.
     if (this.texts.length > LONG) parts.push(this.lines, this.table.node, this.pair);
     else parts.push(this.pair, this.lines, this.table.node);
     parts.push(meanings(this.metrics));
     return parts;
+  }
+
+  /** Returns how many tokens the response has, and how many of them are masked. */
+  heading() {
+    const count = written(this.texts.length, "count");
+    const masked = this.given.reduce((sum, [from, to]) => sum + to - from, 0);
+    if (!masked) return message("Tokens ({count})", { count });
+    const places = { count, masked: written(masked, "count") };
+    return message("Tokens ({count}, of which {masked} grey ones are not trained on)", places);
   }
 
   listen() {

@@ -1,6 +1,6 @@
 /** Decodes the packed token data; docs/page-data.md specifies the bytes. */
 
-/** @import { TokensHeader } from "./types.d.ts" */
+/** @import { PromptTokens, TokensHeader } from "./types.d.ts" */
 
 const MISSING_EXPONENT = -128;
 /** Powers of ten up to that of the largest exponent; parsed, as computed ones are not exact. */
@@ -25,6 +25,10 @@ export class TokenData {
       this.spans.set(n, [start, start + header.lengths[i]]);
       start += header.lengths[i];
     });
+    /** @type {Map<number, PromptTokens>} n → the tokens of its prompt */
+    this.prompts = new Map();
+    for (const prompt of header.prompts ?? [])
+      for (const n of prompt.n) this.prompts.set(n, prompt);
   }
 
   /** Returns a token's string as logged. @param {number} id @returns {string} */

@@ -168,6 +168,13 @@ export interface RunData {
   built?: string;
 }
 
+/** The tokens of a prompt, which responses share. */
+export interface PromptTokens {
+  n: number[];
+  count: number;
+  ids: number[];
+}
+
 /** The header of a page's token values: `script.tokens-data`. */
 export interface TokensHeader {
   digits: number;
@@ -176,6 +183,7 @@ export interface TokensHeader {
   text: string[];
   raw: (string | null)[];
   columns: string[];
+  prompts?: PromptTokens[];
 }
 
 /** The rows of a chart, as columns: `data` of the specification in `script.spec`. */

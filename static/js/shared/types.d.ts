@@ -10,6 +10,7 @@ export type {
   RunData,
   RunListData,
   StepTextsData as StepTexts,
+  PromptTokens,
   TokensHeader,
   TurnData as Turn,
 } from "./page-data.d.ts";

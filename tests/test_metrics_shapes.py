@@ -1,0 +1,267 @@
+"""Metrics are found by the shape of most of their rows, whatever their file is called."""
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import rlreport
+from rlreport.errors import UsageError
+from rlreport.flows.load import read_run
+from rlreport.metrics.find import TrainerMetrics, find_and_read
+from rlreport.metrics.roles import roles_of
+from rlreport.system.workers import Progress
+from rlreport.tables import NoteKind
+from tests.running import rlreport as run
+
+Rows = list[dict[str, Any]]
+STEPS = 30
+REWARDS = (0.2 + 0.02 * np.arange(STEPS)).tolist()
+
+
+def rows(**more: Any) -> Rows:
+    return [
+        {"step": step, "reward": reward, "loss": 0.1, **more}
+        for step, reward in enumerate(REWARDS)
+    ]
+
+
+def without_step(logged: Rows, **other: str) -> Rows:
+    """The rows with their step under another name, or none."""
+    renamed = []
+    for row in logged:
+        step = row.pop("step")
+        renamed.append({**dict.fromkeys(other.values(), step), **row})
+    return renamed
+
+
+def columns(**more: Any) -> dict[str, Any]:
+    return {"reward": REWARDS, "loss": [0.1] * STEPS, **more}
+
+
+def write(path: Path, content: Any) -> Path:
+    """Write JSON lines, a table or a document, by the file's suffix."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.suffix == ".jsonl":
+        path.write_text("".join(f"{json.dumps(row)}\n" for row in content))
+    elif path.suffix == ".csv":
+        with path.open("w", newline="") as file:
+            table = csv.DictWriter(file, content[0])
+            table.writeheader()
+            table.writerows(content)
+    else:
+        path.write_text(json.dumps(content))
+    return path
+
+
+def load(path: Path, **options: Any) -> TrainerMetrics:
+    """Read what a command reads of a folder."""
+    return read_run([path], {"workers": 1, **options}, Progress()).metrics
+
+
+CONFIG = {"type": "config", "args": {"lr": 1e-5}}
+LISTS = {"samples": [{"text": "hello"}], "ast": "{}", "rewards": [0.1, 0.2]}
+SHAPES: dict[str, tuple[str, Any]] = {
+    "configuration first": ("log.jsonl", [CONFIG, *rows()]),
+    "start event first": ("log.jsonl", [{"event": "start", "lr": 0.1}, *rows()]),
+    "lists and texts": ("log.jsonl", rows(**LISTS)),
+    "long text": ("log.jsonl", rows(sample="a word " * 100)),
+    "array": ("trajectory.json", rows()),
+    "array with texts": ("steps.json", rows(**LISTS)),
+    "log_history": ("training_logs.json", {"epoch": 1.0, "log_history": rows()}),
+    "columns": ("curves.json", columns(step=list(range(STEPS)))),
+    "columns without steps": ("curves.json", columns()),
+    "columns of curves": ("c.json", {"reward_history": REWARDS, "loss_curve": REWARDS}),
+    "history": ("run.json", {"config": {"lr": 0.1}, "history": rows(), "final": 0.9}),
+    "columns below a key": ("run.json", {"final": 1.0, "history": columns()}),
+    "by step": ("s.json", {str(row["step"]): row for row in rows()}),
+    "epochs": ("log.jsonl", without_step(rows(), step="epoch")),
+    "iterations": ("out.json", without_step(rows(), step="iter")),
+    "no steps": ("log.jsonl", without_step(rows())),
+    "table": ("t.csv", without_step(rows(), step="Episode")),
+    "table without steps": ("t.csv", without_step(rows())),
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_shape_is_read_alone_in_its_folder_and_as_a_file(shape, tmp_path) -> None:
+    name, content = SHAPES[shape]
+    path = write(tmp_path / "run" / name, content)
+    for given in (path, path.parent):
+        table = load(given).table
+        assert table["step"].tolist() == list(range(STEPS))
+        reward = table.filter(like="reward").iloc[:, -1]
+        assert np.allclose(reward, REWARDS)
+
+
+NO_METRICS: dict[str, tuple[str, Any]] = {
+    "final scores": ("results.json", {"accuracy": 0.5, "reward": 0.7, "steps": 100}),
+    "summary": ("wandb-summary.json", {"_step": 100, "reward": 0.7, "loss": 0.1}),
+    "scores of answers": ("eval.json", {"accuracy": 0.5, "scores": REWARDS}),
+    "answers": ("a.json", [{"id": n, "gold": 3, "correct": True} for n in range(9)]),
+    "settings": ("s.json", {"betas": [0.9, 0.95, 0.99], "lr": 1e-5}),
+    "rows of answers": ("r.jsonl", [{"id": n, "reward": 0.5} for n in range(9)]),
+}
+
+
+@pytest.mark.parametrize("case", NO_METRICS)
+def test_results_and_settings_are_no_metrics(case: str, tmp_path: Path) -> None:
+    name, content = NO_METRICS[case]
+    write(tmp_path / name, content)
+    assert not find_and_read([tmp_path], wide=True).paths
+    assert run("build", tmp_path, "-o", tmp_path / "out").returncode == 2
+
+
+def test_rollouts_stay_rollouts(tmp_path: Path) -> None:
+    responses = [
+        {**row, "prompt": "2+2?", "completion": f"It is {n}"}
+        for n, row in enumerate(rows() + rows())
+    ]
+    write(tmp_path / "log.jsonl", responses)
+    scan, metrics = read_run([tmp_path], {"workers": 1}, Progress())
+    assert len(scan.responses) == 2 * STEPS
+    assert not metrics.paths
+
+
+def test_the_same_run_as_lines_and_as_a_table_is_one_run(tmp_path: Path) -> None:
+    write(tmp_path / "a.jsonl", rows())
+    write(tmp_path / "b.csv", rows())
+    metrics = load(tmp_path)
+    assert (len(metrics.paths), metrics.runs, metrics.notes) == (2, [], [])
+    assert np.allclose(metrics.table["reward"], REWARDS)
+
+
+def falling(logged: Rows) -> Rows:
+    return [{**row, "reward": 0.9 - row["reward"]} for row in logged]
+
+
+@pytest.mark.parametrize("in_one_file", [True, False])
+def test_two_runs_in_one_place_are_not_judged_until_one_is_chosen(
+    in_one_file: bool, tmp_path: Path
+) -> None:
+    if in_one_file:
+        write(tmp_path / "all.json", {"good": rows(), "poor": falling(rows())})
+    else:
+        write(tmp_path / "good.jsonl", rows())
+        write(tmp_path / "poor.jsonl", falling(rows()))
+    report = rlreport.build(tmp_path, tmp_path / "out", quiet=True)
+    assert report.verdict.level == "unjudged"
+    (note,) = [n for n in report.tables.notes if n.kind == NoteKind.SEVERAL_RUNS]
+    assert "good, poor look like 2 runs" in note.text
+    assert load(tmp_path, run="good").table["reward"].tolist() == REWARDS
+    with pytest.raises(UsageError, match="no such run"):
+        load(tmp_path, run="fair")
+
+
+def test_a_file_of_evaluations_is_validation(tmp_path: Path) -> None:
+    write(tmp_path / "train_log.jsonl", rows())
+    write(tmp_path / "eval_log.jsonl", rows()[::10])
+    metrics = load(tmp_path)
+    assert roles_of(metrics.table.columns)["validation"] == "eval/reward"
+    assert metrics.table["reward"].tolist() == REWARDS
+
+
+def test_a_configuration_in_the_log_fills_the_card_without_its_secrets(
+    tmp_path: Path,
+) -> None:
+    settings = {"lr": 1e-5, "hf_token": "hf_abcdefghijklmnopqrstuvwxyz"}
+    write(tmp_path / "log.jsonl", [{"type": "config", "args": settings}, *rows()])
+    (tmp_path / "config.yaml").write_text("lr: 0.5\n")
+    report = rlreport.build(tmp_path, tmp_path / "out", quiet=True)
+    card = json.loads((report.out / "data" / "report.json").read_bytes())["card"]
+    assert card["entries"] == {"lr": 0.5}  # of the file that the user wrote
+    assert (card["sources"], card["hidden"]) == (["config.yaml", "log.jsonl"], 1)
+
+
+def with_values(**series: Any) -> Rows:
+    return [
+        {
+            "step": step,
+            "loss": 0.1,
+            **{name: value(step) for name, value in series.items()},
+        }
+        for step in range(STEPS)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("series", "roles"),
+    [
+        (("reward_latest",), {"reward": "reward_latest"}),
+        (("proxy",), {"reward": "proxy"}),
+        (("proxy", "gold"), {"reward": "proxy", "validation": "gold"}),
+        (("reward", "reward_format"), {}),
+        (("reward_a", "reward_b"), {}),
+        (("reward_latest", "accuracy"), {"reward": "reward_latest"}),
+        (("proxy", "kl"), {"reward": "proxy"}),
+        (("best_reward",), {}),
+    ],
+)
+def test_a_likely_reward_is_taken_and_said(series, roles, tmp_path) -> None:
+    write(tmp_path / "metrics.jsonl", with_values(**dict.fromkeys(series, float)))
+    metrics = load(tmp_path)
+    assert metrics.roles == roles
+    assert {f"`{name}`" for name in roles.values()} == {
+        note.text.split()[0] for note in metrics.notes if "is taken for" in note.text
+    }
+
+
+@pytest.mark.parametrize("every", [1, 5])
+def test_a_rate_of_right_answers_is_validation_if_it_is_logged_rarely(
+    every: int, tmp_path: Path
+) -> None:
+    logged = with_values(reward=float)
+    for row in logged[::every]:
+        row["accuracy"] = row["step"] / STEPS
+    write(tmp_path / "metrics.jsonl", logged)
+    expected = {"validation": "accuracy"} if every > 1 else {}
+    assert load(tmp_path).roles == expected
+
+
+def test_of_several_likely_rewards_the_options_to_paste_are_listed(
+    tmp_path: Path,
+) -> None:
+    write(
+        tmp_path / "metrics.jsonl",
+        with_values(**{"my reward": float, "score_b": float}),
+    )
+    told = (
+        run("check", tmp_path).stdout
+        + run("build", tmp_path, "-o", tmp_path / "x").stderr
+    )
+    assert "--role 'reward=my reward' | --role reward=score_b" in told
+    report = rlreport.build(
+        tmp_path, tmp_path / "out", roles={"reward": "my reward"}, quiet=True
+    )
+    assert report.verdict.level == "healthy"
+    data = json.loads((report.out / "data" / "report.json").read_bytes())
+    assert data["metric_roles"] == {"reward": "my reward"}
+    result = run("compare", report.out, tmp_path / "metrics.jsonl", "-o", tmp_path / "c",
+                 "--role", "reward=my reward")  # fmt: skip
+    assert "reward" in result.stdout and result.returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("role", "told"),
+    [
+        ("reward=x", "--role reward=x: no such trainer metric; found: loss, reward"),
+        ("rewrd=reward", "--role rewrd=reward: no role is named so; roles: reward,"),
+    ],
+)
+def test_an_unknown_role_or_metric_is_refused(role, told, tmp_path) -> None:
+    write(tmp_path / "metrics.jsonl", rows())
+    result = run("check", tmp_path, "--role", role)
+    assert (result.returncode, told in result.stderr) == (2, True)
+
+
+def test_a_role_without_metrics_is_refused(tmp_path: Path) -> None:
+    write(
+        tmp_path / "r.jsonl",
+        [{**row, "prompt": "p", "response": "r"} for row in rows()],
+    )
+    result = run("check", tmp_path, "--role", "reward=loss")
+    assert result.returncode == 2
+    assert "no trainer metrics" in result.stderr
