@@ -9,11 +9,12 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from rlreport.errors import UsageError
 from rlreport.text.clean import safe_text
 from rlreport.text.language import TAGS, Language, language
+from rlreport.text.messages import message
 
 # Padding tokens that are always removed; ``--pad-token`` adds further ones
 DEFAULT_PAD_TOKENS: tuple[str, ...] = (
@@ -31,21 +32,56 @@ DEFAULT_PAD_TOKENS: tuple[str, ...] = (
 
 FAIL_ON = ("worse", "guardrail", "new-critical", "any")
 
+SETTINGS_FILE = "rlreport.toml"  # in which the command line looks for options
+
+# Headings of options in ``--help``, in their order
+GROUPS = (
+    "Output",
+    "Content",
+    "Input",
+    "Checks",
+    "Updates",
+    "Sharing",
+    "Speed",
+    "Other",
+)
+
+# What a file of settings may give an option, see ``option``
+FileValue = Literal["value", "path", "nothing"]
+
 Options = TypeVar("Options")
 Paths = Sequence[str | Path]
 
 
-def option(default: Any, help: str, *flags: str, **settings: Any) -> Any:
+def option(
+    default: Any,
+    help: str,
+    *flags: str,
+    group: str = "",
+    from_file: FileValue = "nothing",
+    **settings: Any,
+) -> Any:
     """Return a dataclass field that declares an option.
 
     Args:
         default: default value; ``{}`` declares an option that is a mapping.
         help: description shown by ``--help`` and in the docstrings of the API.
         flags: flags on the command line; by default the field's name with hyphens.
+        group: heading in ``--help``, one of GROUPS.
+        from_file: what ``rlreport.toml`` and ``pyproject.toml`` may give it. These may be a
+            stranger's: "nothing" if it runs code, writes, sends, connects or hides what was set;
+            "path" if it is a path, which then cannot leave the file's folder; else "value".
         settings: ``choices``, ``low`` and ``high`` restrict the value. For the command line only:
-            ``metavar``, ``show`` (the default as text), ``size`` (True: accept ``10MB``).
+            ``metavar``, ``show`` (the default as text), ``size`` (True: accept ``10MB``),
+            ``variable`` (one that sets it for every command).
     """
-    metadata = {"help": help, "flags": flags, **settings}
+    metadata = {
+        "help": help,
+        "flags": flags,
+        "group": group,
+        "from_file": from_file,
+        **settings,
+    }
     if isinstance(default, dict):
         return field(default_factory=dict, metadata=metadata)
     return field(default=default, metadata=metadata)
@@ -136,37 +172,52 @@ class ReadOptions(_Checked):
         "Additional padding token to drop. Common ones are recognized.",
         "--pad-token",
         metavar="TEXT",
+        group="Input",
+        from_file="value",
     )
     system_end_token: str | None = option(
         None,
         "Text that ends a system prompt; everything up to its last occurrence is removed from "
         "prompts.",
         metavar="TEXT",
+        group="Input",
+        from_file="value",
     )
     log_format: str | None = option(
-        None, "Log format, see 'rlreport formats'. Default: detected.", metavar="ID"
+        None,
+        "Log format, see 'rlreport formats'. Default: detected.",
+        metavar="ID",
+        group="Input",
+        from_file="value",
     )
     mapping: Mapping[str, str] = option(
         {},
         "Read FIELD from the dotted PATH of each object, e.g. reward=score.",
         "--map",
         metavar="FIELD=PATH",
+        group="Input",
+        from_file="value",
     )
     step_from_path: str | None = option(
         None,
         "Read the step from the file path: from the group named 'step', else the first group.",
         metavar="REGEX",
+        group="Input",
     )
     split: str | None = option(
         None,
         "Split to report on. Default: the training split; a logged validation split is shown as "
         "well, but not checked.",
         metavar="NAME",
+        group="Input",
+        from_file="value",
     )
     tokenizer: str | None = option(
         None,
         "tokenizer.json that converts logged token ids to strings.",
         metavar="FILE",
+        group="Input",
+        from_file="path",
     )
     restarts: str | int | None = option(
         None,
@@ -175,40 +226,60 @@ class ReadOptions(_Checked):
         "all rollouts of a step, others the later ones. Default: the last start if it is the "
         "longest, else the run is not judged; all rollouts of a step after a resumption.",
         metavar="all|last|N",
+        group="Input",
+        from_file="value",
     )
     metrics: Paths = option(
         (),
         "File of trainer metrics. Default: files in the log folders.",
         metavar="FILE",
+        group="Input",
+        from_file="path",
     )
     roles: Mapping[str, str] = option(
         {},
         "Take COLUMN of the trainer metrics for ROLE, e.g. reward=score; see docs/metrics.md.",
         "--role",
         metavar="ROLE=COLUMN",
+        group="Input",
+        from_file="value",
     )
     run: str = option(
         "",
         "Run to read if a file of metrics has several, or the logs: a folder's or file's name.",
         metavar="NAME",
+        group="Input",
+        from_file="value",
     )
     strict: bool = option(
-        False, "Fail instead of skipping or repairing anything in the logs."
+        False,
+        "Fail instead of skipping or repairing anything in the logs.",
+        group="Input",
+        from_file="value",
     )
     workers: int = option(
-        0, "Number of processes.", low=0, high=256, show="one per core", metavar="N"
+        0,
+        "Number of processes.",
+        low=0,
+        high=256,
+        show="one per core",
+        metavar="N",
+        group="Speed",
+        from_file="value",
     )
     ray: str | None = option(
         None,
         "Use the Ray cluster at ADDRESS (HOST:PORT, or 'auto' for this machine's cluster); see "
         "docs/integrations.md.",
         metavar="ADDRESS",
+        group="Speed",
     )
     cache: str | Path = option(
         "",
         "Folder for intermediate results, so that the next build reads only new data; 'auto' "
         "selects the user's cache folder.",
         metavar="DIR|auto",
+        group="Speed",
     )
 
     def __post_init__(self) -> None:
@@ -227,8 +298,31 @@ class ReadOptions(_Checked):
 class GaeOptions(_Checked):
     """Parameters of generalized advantage estimation (GAE)."""
 
-    gamma: float = option(1.0, "Discount factor γ of GAE.", low=0, high=1)
-    lam: float = option(0.95, "λ of GAE.", low=0, high=1)
+    gamma: float = option(
+        1.0,
+        "Discount factor γ of GAE.",
+        low=0,
+        high=1,
+        metavar="NUMBER",
+        group="Input",
+        from_file="value",
+    )
+    lam: float = option(
+        0.95,
+        "λ of GAE.",
+        low=0,
+        high=1,
+        metavar="NUMBER",
+        group="Input",
+        from_file="value",
+    )
+
+
+class SetBy(NamedTuple):
+    """Options that a file, or variables of the environment, set for a command."""
+
+    file: str  # its name without folders; "" for variables
+    values: tuple[tuple[str, str], ...]  # (option or variable, its value as text)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -240,11 +334,15 @@ class OutputOptions(_Checked):
         "Output format by its name, such as html. Default: by the suffix of OUT.",
         "--format",
         metavar="FORMAT",
+        group="Output",
+        from_file="value",
     )
     title: str | None = option(
         None,
         "Title. Default: the log folder, or for a comparison both runs.",
         metavar="TEXT",
+        group="Content",
+        from_file="value",
     )
     max_size: int | None = option(
         None,
@@ -252,33 +350,57 @@ class OutputOptions(_Checked):
         "or zip, 10MB for all others.",
         low=1,
         size=True,
+        metavar="SIZE",
+        group="Output",
+        from_file="value",
     )
     thresholds: str | Path | None = option(
         None,
         "TOML file with thresholds of the checks; see 'rlreport checks'.",
         metavar="FILE",
+        group="Checks",
+        from_file="path",
     )
     redact: bool | Literal["names"] = option(
         False,
         "Omit all text of prompts, responses and tokens; --redact=names also omits the names of "
         "extra fields and of files.",
         choices=(False, True, "names"),
+        group="Content",
+        from_file="value",
     )
-    to: Sequence[str] = option((), "Recipient of the mail.", metavar="ADDRESS")
+    to: Sequence[str] = option(
+        (), "Recipient of the mail.", metavar="ADDRESS", group="Sharing"
+    )
     sender: str | None = option(
-        None, "Sender of the mail.", "--from", metavar="ADDRESS"
+        None,
+        "Sender of the mail.",
+        "--from",
+        metavar="ADDRESS",
+        group="Sharing",
     )
     subject: str | None = option(
-        None, "Subject of the mail. Default: title and verdict.", metavar="TEXT"
+        None,
+        "Subject of the mail. Default: title and verdict.",
+        metavar="TEXT",
+        group="Sharing",
+        from_file="value",
     )
     github_summary: bool = option(
-        False, "Also append a summary to the GitHub Actions job summary."
+        False,
+        "Also append a summary to the GitHub Actions job summary.",
+        group="Sharing",
     )
     lang: str = option(
         Language().code,
         "Language of the output. Data files (JSON, CSV) stay English.",
         choices=TAGS,
+        variable="RLREPORT_LANG",
+        group="Content",
+        from_file="value",
     )
+    set_by: Sequence[SetBy] = ()
+    """What files and variables set on the command line, which the report lists."""
 
     def __post_init__(self) -> None:
         """Validate the values; replace invalid characters in ``title`` and ``subject``."""
@@ -293,6 +415,25 @@ class OutputOptions(_Checked):
         return language(self.lang)
 
     @property
+    def set_by_texts(self) -> list[str]:
+        """What files and variables set, a message each; values only without redaction."""
+        texts = []
+        for file, values in self.set_by:
+            set_options = [
+                f"{name} = {value}" if value and not self.redact else name
+                for name, value in values
+            ]
+            listed = tuple(safe_text(one) for one in set_options)
+            if file:
+                text = message("Set by {file}: {options}.", file=file, options=listed)
+            else:
+                text = message(
+                    "Set by variables of the environment: {options}.", options=listed
+                )
+            texts.append(text)
+        return texts
+
+    @property
     def redact_names(self) -> bool:
         """Whether the names of extra fields and of files are omitted."""
         return self.redact == "names"
@@ -303,23 +444,32 @@ class ReportOptions(OutputOptions):
     """Options for the content of a run's report."""
 
     max_responses: int = option(
-        128, "Maximum responses shown per step; statistics do not depend on it.", low=1
+        128,
+        "Maximum responses shown per step; statistics do not depend on it.",
+        low=1,
+        metavar="N",
+        group="Content",
+        from_file="value",
     )
     mute: Mapping[str, str] = option(
         {},
         "Mute the findings of check ID; they are listed separately with REASON.",
         metavar="ID=REASON",
+        group="Checks",
+        from_file="value",
     )
     charts: Paths = option(
         (),
         "Python file that defines custom charts; its code is executed. See docs/charts.md.",
         metavar="FILE.py",
+        group="Content",
     )
     score: str | Path | None = option(
         None,
         "Score the responses anew with a reward function, which becomes the second reward; its "
         "code is executed. See docs/score.md.",
         metavar="FILE.py[:FUNCTION]",
+        group="Checks",
     )
     score_timeout: float = option(
         10.0,
@@ -327,30 +477,46 @@ class ReportOptions(OutputOptions):
         low=0.1,
         high=86_400,
         metavar="SECONDS",
+        group="Checks",
+        from_file="value",
     )
     config: Paths = option(
         (),
         "Configuration file of the run (.yaml, .json or .toml) to show. Default: files next to "
         "the logs. Likely secrets are omitted.",
         metavar="FILE",
+        group="Content",
+        from_file="path",
     )
     meta: Mapping[str, object] = option(
-        {}, "Additional entry of the run's configuration.", metavar="KEY=VALUE"
+        {},
+        "Additional entry of the run's configuration.",
+        metavar="KEY=VALUE",
+        group="Content",
+        from_file="value",
     )
     notes: str | Path | None = option(
         None,
         "Markdown file shown at the top of the overview, see docs/notes.md. Default: notes.md in "
         "the folder of the logs.",
         metavar="FILE.md",
+        group="Content",
+        from_file="path",
     )
-    git: bool = option(False, "Show the git commit and branch of the current folder.")
+    git: bool = option(
+        False, "Show the git commit and branch of the current folder.", group="Content"
+    )
     merge: bool = option(
         False,
         "Treat folders as one run, and starts in one log, as --restarts all does.",
+        group="Input",
+        from_file="value",
     )
     in_progress: bool = option(
         False,
         "Treat the newest step as incomplete: mark it and exclude it from the checks.",
+        group="Checks",
+        from_file="value",
     )
     live: int = 0
     """Seconds between checks of a page open in a browser for a newer report; 0: no checks."""
@@ -360,7 +526,7 @@ class ReportOptions(OutputOptions):
 class BuildOptions(ReadOptions, GaeOptions, ReportOptions):
     """All options of ``rlreport.build`` and ``rlreport build``."""
 
-    quiet: bool = option(True, "Print errors only.", "-q", "--quiet")
+    quiet: bool = option(True, "Print errors only.", "-q", "--quiet", group="Other")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -372,6 +538,8 @@ class CompareOptions(ReadOptions, GaeOptions, OutputOptions):
         "Field that identifies the same prompt in both runs: prompt (its text), group (the logged "
         "group_id), or another logged field such as id.",
         metavar="FIELD",
+        group="Input",
+        from_file="value",
     )
     fail_on: Sequence[str] = option(
         (),
@@ -379,16 +547,31 @@ class CompareOptions(ReadOptions, GaeOptions, OutputOptions):
         "guardrail such as KL or length got worse (guardrail), NEW has a critical finding that "
         "BASE lacks (new-critical), or any of these.",
         choices=FAIL_ON,
+        group="Checks",
+        from_file="value",
     )
-    margin: float = option(0.0, "Reward drop tolerated by --fail-on worse.", low=0)
+    margin: float = option(
+        0.0,
+        "Reward drop tolerated by --fail-on worse.",
+        low=0,
+        metavar="NUMBER",
+        group="Checks",
+        from_file="value",
+    )
     redact: bool | Literal["names"] = option(
-        False, "Omit all text of prompts and responses.", choices=(False, True)
+        False,
+        "Omit all text of prompts and responses.",
+        choices=(False, True),
+        group="Content",
+        from_file="value",
     )
     require_evidence: bool = option(
         False,
         "Exit with status 3 if the reward is neither significantly higher nor lower than BASE's.",
+        group="Checks",
+        from_file="value",
     )
-    quiet: bool = option(True, "Print errors only.", "-q", "--quiet")
+    quiet: bool = option(True, "Print errors only.", "-q", "--quiet", group="Other")
 
 
 # Names of the options for reading logs and for GAE, and of all that ``rlreport check`` has

@@ -100,6 +100,7 @@ class NoteKind(StrEnum):
     CHARTS = "charts"  # chart functions that failed
     NOTES = "notes"  # the file of the author's notes
     SCORE = "score"  # responses that a reward function of the user gave no reward
+    SET_BY = "set_by"  # options that files or variables set
 
 
 # Kinds of notes that are no problem: ``--strict`` allows them.
@@ -116,6 +117,7 @@ HARMLESS = frozenset(
         NoteKind.EVALUATION,
         NoteKind.PARTLY_LOGGED,
         NoteKind.WEIGHTS,
+        NoteKind.SET_BY,
     }
 )
 

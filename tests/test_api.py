@@ -8,7 +8,7 @@ import rlreport
 from rlreport.cli.commands import build as command
 from tests.hostile import hostile_rows, write_log
 
-ONLY_COMMAND = {"fail_on", "verbose"}
+ONLY_COMMAND = {"fail_on", "open_page", "verbose"}
 """Parameters of the command that Python does without."""
 
 

@@ -430,7 +430,9 @@ def test_the_commands_take_metrics(tmp_path: Path) -> None:
     not_run = {"id": "reward_hacking_token", "needs": "rollouts with reward"}
     assert not_run in found["not_run"]
     built = rlreport_command("build", path, "-o", tmp_path / "r.html")
-    assert re.search(r"r\.html  [\d.]+ [kM]B, 7 metrics, 60 steps", built.stdout)
+    sizes, last = built.stdout.splitlines()[-2:]
+    assert re.fullmatch(r"[\d.]+ [kM]B, 7 metrics, 60 steps", sizes)
+    assert last == str(tmp_path / "r.html")
 
 
 def damaged_database(path: Path) -> None:

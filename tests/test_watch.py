@@ -61,7 +61,10 @@ def test_one_line_for_every_growth_and_a_last_one_when_it_is_idle(tmp_path, watc
             file.write(write(tmp_path / "more", rows(3, 4)).read_bytes())
 
     result = watched(lambda: None, grow)
-    texts = [line.partition("  ")[2] for line in result.output.splitlines()]
+    first, path, *lines, last = result.output.splitlines()
+    # The page can be opened from the first build on, and its path is the last line.
+    assert path == last == str(tmp_path / "out" / "index.html")
+    texts = [line.partition("  ")[2] for line in (first, *lines)]
     assert [text.partition(":")[0] for text in texts] == [
         "step 2, 6 responses",
         "step 3, 8 responses",

@@ -52,7 +52,7 @@ _COMMANDS_HEAD = """# Command line
 <!-- Made by `python -m tools.docs`;
 change rlreport/cli/ and rlreport/options.py, not this file. -->
 
-Every command and option, as `rlreport COMMAND --help` lists them. How the important ones work
+Every command and option, as `rlreport COMMAND --help-all` lists them. How the important ones work
 together: [important options](usage.md).
 """
 

@@ -163,9 +163,6 @@ def meets(op: Op, value: float, limit: float) -> bool:
     return value > limit if op.startswith(">") else value < limit
 
 
-MAX_TOML = 1_000_000  # Maximum size of a thresholds file, in bytes
-
-
 def problem_of(declared: Mapping[str, Limit[float]], key: str, value: object) -> str:
     """Return what is wrong with a value of a thresholds file, "" if nothing is.
 

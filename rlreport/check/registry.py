@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 from rlreport.check.check import Check
 from rlreport.check.judges import (
@@ -36,10 +35,10 @@ from rlreport.check.judges import (
     texts,
     tokens,
 )
-from rlreport.check.limits import MAX_TOML, Limits, Thresholds, problem_of
+from rlreport.check.limits import Limits, Thresholds, problem_of
 from rlreport.check.windows import Trend
 from rlreport.errors import UsageError
-from rlreport.system.documents import load_toml, read_bounded
+from rlreport.system.documents import read_toml
 
 CHECKS: tuple[Check, ...] = (
     # What makes a run invalid.
@@ -148,7 +147,7 @@ def refuse_unknown(ids: Iterable[str]) -> None:
 
 def load_thresholds(path: str | Path) -> Thresholds:
     """Read a TOML file of thresholds (``[kl_explosion]``, ``warn = 10``) or raise UsageError."""
-    sections = _toml_of(path)
+    sections = read_toml(Path(path), "thresholds")
     for name, settings in sections.items():
         problem = _problem_of_section(name, settings)
         if problem:
@@ -157,26 +156,6 @@ def load_thresholds(path: str | Path) -> Thresholds:
     return Thresholds(
         {LIMITS[name].__name__: settings for name, settings in sections.items()}
     )
-
-
-def _toml_of(path: str | Path) -> dict[str, Any]:
-    """Return the content of a TOML file, or raise UsageError."""
-    file = Path(path)
-    try:
-        # Not of pipes and devices, which may be endless
-        is_small = file.is_file() and file.stat().st_size <= MAX_TOML
-        if file.exists() and not is_small:
-            raise UsageError(
-                f"{path}: must be a TOML file of at most {MAX_TOML:,} bytes"
-            )
-        return load_toml(read_bounded(file, MAX_TOML).decode())
-    except OSError as error:
-        raise UsageError(
-            f"{path}: cannot read thresholds: {error.strerror or error}"
-        ) from error
-    # No UTF-8, no TOML, a number of thousands of digits, NUL in a name
-    except ValueError as error:
-        raise UsageError(f"{path}: not valid TOML: {error}") from error
 
 
 def _problem_of_section(name: str, settings: object) -> str:

@@ -8,17 +8,27 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rlreport.cli.terminal import (
-    LISTED,
+from rlreport.cli.browser import show_page
+from rlreport.cli.command import Command
+from rlreport.cli.option import (
     fail_on_option,
-    location,
+    open_option,
+    option,
     options,
     out_option,
+    verbose_option,
+)
+from rlreport.cli.settings import set_by
+from rlreport.cli.terminal import (
+    LISTED,
+    location,
+    page_to_open,
+    print_report,
     say,
     say_json,
+    say_path,
     short_verdict_lines,
     time_lines,
-    verbose_option,
     verdict_lines,
 )
 from rlreport.deliver.forms import FORMS
@@ -36,9 +46,49 @@ if TYPE_CHECKING:
 FAILED = 1  # exit status if a finding reaches the severity of ``--fail-on``
 
 
-@click.command(short_help="Print the findings of the rollout LOGS.")
-@click.argument("logs", nargs=-1, required=True)
-@click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
+# Options that ``--help`` lists; ``--help-all`` lists all
+_CONTENT = ("max_size", "title", "redact", "lang")
+_CHECKING = ("thresholds", "mute", "fail_on")
+_READING = ("log_format", "mapping", "split", "run", "metrics", "cache")
+LISTED_IN_BUILD = (
+    "out",
+    "open_page",
+    *_CONTENT,
+    "mapping",
+    "mute",
+    "fail_on",
+    "cache",
+    "verbose",
+)
+_LISTED_IN_COMPARE = (
+    "base",
+    "new",
+    "out",
+    "open_page",
+    *_CONTENT,
+    "mapping",
+    "fail_on",
+    "margin",
+    "cache",
+)
+
+# Eager: files of settings are looked for beside the logs, before options are read.
+logs_argument = click.argument("logs", nargs=-1, required=True, is_eager=True)
+
+
+@click.command(
+    cls=Command,
+    short_help="Print the findings of the rollout LOGS.",
+    listed=(*_READING, *_CHECKING, "as_json", "verbose", "quiet"),
+)
+@logs_argument
+@option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="Print the findings as JSON.",
+    group="Output",
+)
 @options(BuildOptions, *CHECKING)
 @verbose_option
 @fail_on_option
@@ -106,30 +156,36 @@ def formats() -> None:
         say(f"{'':16} {', '.join(log_format.files)}")
 
 
-@click.command(short_help="List many reports on one page.")
-@click.argument("reports", nargs=-1, required=True)
+@click.command(cls=Command, short_help="List many reports on one page.")
+@click.argument("reports", nargs=-1, required=True, is_eager=True)
 @out_option("index.html", "Path of the page; its links are relative to it.")
-@click.option(
+@open_option
+@option(
     "--title",
     metavar="TEXT",
     default="",
     show_default="Runs",
     help="Title of the page.",
+    group="Content",
+    from_file="value",
 )
-@click.option(
+@option(
     "--limit",
     metavar="N",
     type=click.IntRange(min=1),
     default=DEFAULT_LIMIT,
     show_default=True,
     help="Maximum number of runs of a project of W&B, the newest first.",
+    group="Input",
+    from_file="value",
 )
 @options(BuildOptions, "lang", "quiet")
 def index(
     reports: tuple[str, ...],
     out: str,
-    title: str,
     *,
+    open_page: bool,
+    title: str,
     limit: int,
     lang: str,
     quiet: bool,
@@ -147,15 +203,21 @@ def index(
     from rlreport.api import index as build_index
 
     page = build_index(reports, out, title=title, lang=lang, limit=limit)
-    if quiet:
-        return
-    for path, reason in page.unread:
-        say(f"not read: {path}: {reason}", err=True)
-    say(f"{page.out}  {counted(page.reports, 'report')}")
+    if open_page:
+        show_page(page.out)
+    if not quiet:
+        for path, reason in page.unread:
+            say(f"not read: {path}: {reason}", err=True)
+        say(counted(page.reports, "report"))
+        say_path(page.out)
 
 
-@click.command(short_help="Print what is in the rollout LOGS.")
-@click.argument("logs", nargs=-1, required=True)
+@click.command(
+    cls=Command,
+    short_help="Print what is in the rollout LOGS.",
+    listed=(*_READING, "tokenizer", "restarts", "strict", "quiet"),
+)
+@logs_argument
 @options(BuildOptions, *READING, "quiet")
 def inspect(logs: tuple[str, ...], **given: Any) -> None:
     """Print what is in the rollout LOGS: files, steps, fields, and lines that cannot be read.
@@ -293,7 +355,7 @@ def _rows_with(field: str, scan: Scan) -> str:
     return counted(count, "row") if count else "missing"
 
 
-class BuildCommand(click.Command):
+class BuildCommand(Command):
     """A click command that accepts both ``--redact`` and ``--redact=names``."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -309,19 +371,30 @@ class BuildCommand(click.Command):
         return rest
 
 
-@click.command(cls=BuildCommand, short_help="Build the report of the rollout LOGS.")
-@click.argument("logs", nargs=-1, required=True)
+@click.command(
+    cls=BuildCommand,
+    short_help="Build the report of the rollout LOGS.",
+    listed=LISTED_IN_BUILD,
+)
+@logs_argument
 @out_option(
     "report",
     "Output path, or URL such as s3://bucket/run. The suffix selects the format: "
     + ", ".join(f"{form.suffix or 'none'} = {form.words}" for form in FORMS.values())
     + ".",
 )
+@open_option
 @options(BuildOptions)
 @verbose_option
 @fail_on_option
 def build(
-    logs: tuple[str, ...], out: str, verbose: bool, fail_on: Any, **given: Any
+    logs: tuple[str, ...],
+    out: str,
+    *,
+    open_page: bool,
+    verbose: bool,
+    fail_on: Any,
+    **given: Any,
 ) -> None:
     """Build the report of rollout LOGS or trainer metrics: files, folders, globs or URLs.
 
@@ -334,34 +407,54 @@ def build(
       rlreport build logs/ -o run.eml --to team@example.org
     """
     from rlreport.api import build as build_report
-    from rlreport.cli.terminal import print_report
 
-    report = build_report(logs, out, **given)
+    report = build_report(
+        logs, out, **given, set_by=set_by(click.get_current_context())
+    )
+    if open_page:
+        show_page(page_to_open(report))
     if not given["quiet"]:
         print_report(report, verbose=verbose)
     if fail_on and report.verdict.reaches(fail_on):
         sys.exit(FAILED)
 
 
-@click.command(short_help="Compare two runs, or two groups of runs.")
-@click.argument("runs", nargs=-1, metavar="[BASE... NEW]")
-@click.option(
-    "--base", multiple=True, metavar="RUN", help="A run of BASE; repeat for its seeds."
+@click.command(
+    cls=Command,
+    short_help="Compare two runs, or two groups of runs.",
+    listed=_LISTED_IN_COMPARE,
 )
-@click.option(
-    "--new", multiple=True, metavar="RUN", help="A run of NEW; repeat for its seeds."
+@click.argument("runs", nargs=-1, metavar="[BASE... NEW]", is_eager=True)
+@option(
+    "--base",
+    multiple=True,
+    is_eager=True,
+    metavar="RUN",
+    help="A run of BASE; repeat for its seeds.",
+    group="Input",
+)
+@option(
+    "--new",
+    multiple=True,
+    is_eager=True,
+    metavar="RUN",
+    help="A run of NEW; repeat for its seeds.",
+    group="Input",
 )
 @out_option(
     "comparison",
     "Output path, or URL such as s3://bucket/run; the suffix selects the format as in "
     "'rlreport build'.",
 )
+@open_option
 @options(CompareOptions)
 def compare(
     runs: tuple[str, ...],
     base: tuple[str, ...],
     new: tuple[str, ...],
     out: str,
+    *,
+    open_page: bool,
     **given: Any,
 ) -> None:
     """Compare the run NEW with BASE: logs, or earlier reports (folder, .zip, .html).
@@ -374,12 +467,11 @@ def compare(
     \b
     Examples:
       rlreport compare main-report/ logs/ -o comparison
-      rlreport compare --base a1/ --base a2/ --base a3/ --new b1/ --new b2/ --new b3/
+      rlreport compare --base a1/ --base a2/ --new b1/ --new b2/ -o seeds.html
       rlreport compare baseline-seeds/ new-seeds/ -o comparison.html
       rlreport compare main.zip logs/ -o comment.md --fail-on worse --margin 0.01
     """
     from rlreport.api import compare as compare_runs
-    from rlreport.deliver.publish import page_at
 
     if not new and runs:  # the last run is NEW, all others are BASE
         base = (*base, *runs[:-1])
@@ -390,7 +482,11 @@ def compare(
         raise UsageError(
             "compare: give two runs, BASE and NEW (logs or earlier reports)"
         )
-    comparison = compare_runs(base, new, out, **given)
+    comparison = compare_runs(
+        base, new, out, **given, set_by=set_by(click.get_current_context())
+    )
+    if open_page:
+        show_page(page_to_open(comparison))
     if not given["quiet"]:
         translate = Language(given["lang"]).of
         say(translate(comparison.sentence))
@@ -398,9 +494,6 @@ def compare(
             say(f"  {translate(note)}")
         if comparison.gate_sentence:
             say(translate(comparison.gate_sentence))
-        if comparison.form == "folder":
-            say(str(page_at(comparison.out, "compare.html")))  # the page to open
-        else:
-            say(str(comparison.out))
+        say_path(page_to_open(comparison))
     if comparison.gate.exit:
         sys.exit(comparison.gate.exit)

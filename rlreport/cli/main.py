@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from rlreport.cli import commands, watch
+from rlreport.cli import browser, commands, watch
 from rlreport.cli.terminal import say, say_click_error, say_error
 from rlreport.errors import RlreportError, stop, stop_if_signalled
 from rlreport.signals import INTERRUPTED, Terminated, handle
@@ -105,9 +105,10 @@ def _stop(number: int, frame: object) -> None:
         commands.formats,
         commands.index,
         commands.inspect,
+        browser.open_report,
         watch.watch,
     ],
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.version_option(package_name="rlreport", prog_name="rlreport")
 def main() -> None:
@@ -116,7 +117,8 @@ def main() -> None:
     \b
     Examples:
       rlreport build logs/ -o report            a folder of pages
-      rlreport build 'logs/*.jsonl.gz' -o run.html   one file
+      rlreport open report                      in the browser
+      rlreport build logs/ -o run.html          one file
       rlreport compare main/ logs/ -o diff.md   differences between two runs
       rlreport index runs/ -o runs/index.html   many reports on one page
       rlreport inspect logs/                    what is in the logs

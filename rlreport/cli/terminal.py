@@ -1,18 +1,17 @@
-"""Print to the terminal, and make Click options from the fields of ``rlreport.options``."""
+"""Print to the terminal."""
 
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import MISSING, Field
+import os
+import sys
+from collections.abc import Iterator
 from io import StringIO
-from typing import TYPE_CHECKING, Any, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from rlreport.errors import UsageError
-from rlreport.options import declared
 from rlreport.text.clean import REPLACEMENT, printable
 from rlreport.text.language import ENGLISH, Language
 from rlreport.text.messages import Joined, message, phrases, plural
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from rlreport.check.finding import ToldFinding
     from rlreport.check.verdict import Verdict
     from rlreport.flows.build import Report
+    from rlreport.flows.compare import ComparisonReport
     from rlreport.tables import BadLine, Tables
     from rlreport.times import Times
 
@@ -33,6 +33,39 @@ MOST_LINES = 10  # maximum number of lines of a verdict unless --verbose prints 
 def say(line: str = "", *, err: bool = False) -> None:
     """Print one line, to stderr if ``err``; unprintable characters and line ends become U+FFFD."""
     click.echo(printable(line).replace("\n", REPLACEMENT), err=err)
+
+
+def say_path(path: Path | str) -> None:
+    """Print the path of a report, or its URL, as the last line of a command.
+
+    A terminal gets the whole path, and a link if it is known to show links. A pipe gets the path
+    as it was given, without control characters.
+    """
+    if isinstance(path, str) or not sys.stdout.isatty():
+        say(str(path))
+        return
+    whole = path.absolute()
+    text = printable(str(whole)).replace("\n", REPLACEMENT)
+    if _shows_links():
+        text = f"\x1b]8;;{whole.as_uri()}\x1b\\{text}\x1b]8;;\x1b\\"
+    click.echo(text)
+
+
+def _shows_links() -> bool:
+    """Return whether the terminal is one that is known to show links (OSC 8)."""
+    environment = os.environ
+    if environment.get("TERM") in (None, "dumb") and not environment.get("WT_SESSION"):
+        return False
+    # GNOME's terminals have them since 0.50, and print them as text before.
+    if environment.get("VTE_VERSION", "").isdigit():
+        return int(environment["VTE_VERSION"]) >= _FIRST_VTE
+    named = environment.get("TERM_PROGRAM") in _LINKING_PROGRAMS
+    return named or any(map(environment.get, _LINKING_VARIABLES))
+
+
+_FIRST_VTE = 5_000
+_LINKING_PROGRAMS = ("iTerm.app", "vscode", "WezTerm", "ghostty", "Hyper", "Tabby")
+_LINKING_VARIABLES = ("KITTY_WINDOW_ID", "WT_SESSION", "KONSOLE_VERSION", "DOMTERM")
 
 
 def say_error(message: str) -> None:
@@ -63,8 +96,7 @@ def _json_character(character: str) -> str:
 
 
 def print_report(report: Report, *, verbose: bool) -> None:
-    """Print warnings and unreadable lines to stderr; then the verdict, the path and the sizes."""
-    from rlreport.deliver.publish import page_at
+    """Print warnings and unreadable lines to stderr; then the verdict, the sizes and the path."""
     from rlreport.tables import counted_responses
     from rlreport.text.messages import sentences
 
@@ -75,11 +107,9 @@ def print_report(report: Report, *, verbose: bool) -> None:
     if verbose:
         lines = verdict_lines(report.verdict, report.language)
     else:
-        # Besides the verdict there are the path and what the report leaves out.
-        most = MOST_LINES - 1 - len(left_out)
+        # Besides the verdict there are sizes, what the report leaves out, and the path.
+        most = MOST_LINES - 2 - len(left_out)
         lines = short_verdict_lines(report.verdict, report.language, most)
-    for line in (*lines, *left_out):
-        say(translate(line))
     splits = report.tables.responses["validation"]
     if len(splits):
         content = counted_responses(splits)
@@ -88,9 +118,20 @@ def print_report(report: Report, *, verbose: bool) -> None:
         content = plural("{count} metric", "{count} metrics", metrics)
     steps = plural("{count} step", "{count} steps", len(report.tables.steps))
     sizes = phrases([byte_size(report.size), content, steps])
-    # Of a folder, the page to open: many terminals make its path a link.
-    path = page_at(report.out, "index.html") if report.form == "folder" else report.out
-    say(f"{path}  {translate(sizes)}")
+    for line in (*lines, sizes, *left_out):
+        say(translate(line))
+    say_path(page_to_open(report))
+
+
+def page_to_open(report: Report | ComparisonReport) -> Path | str:
+    """Return the path or URL of what a reader opens: of a folder, its first page."""
+    from rlreport.deliver.publish import page_at
+    from rlreport.flows.compare import ComparisonReport
+
+    if report.form != "folder":
+        return report.out
+    is_comparison = isinstance(report, ComparisonReport)
+    return page_at(report.out, "compare.html" if is_comparison else "index.html")
 
 
 def _warnings(tables: Tables) -> list[str]:
@@ -294,119 +335,3 @@ def duration(seconds: float) -> str:
     if whole < 3600:
         return f"{whole // 60} min {whole % 60} s"
     return f"{whole // 3600:,} h {whole % 3600 // 60} min"
-
-
-Command = TypeVar("Command", bound=Callable[..., Any])
-
-
-def size(value: str | int) -> int:
-    """Parse a size such as ``10MB``, ``500kB`` or ``1000`` into bytes (1 kB is 1,000 bytes)."""
-    pattern = r"(?P<number>\d+(?:\.\d+)?)\s*(?P<prefix>[kmg]?)b?"
-    match = re.fullmatch(pattern, str(value).strip(), re.IGNORECASE)
-    size_in_bytes = 0.0  # for a text that does not match: refused like a size of 0
-    if match:
-        factor = _FACTORS[match["prefix"].lower()]
-        size_in_bytes = float(match["number"]) * factor
-    if size_in_bytes < 1:
-        raise click.BadParameter(f"{value!r} is not a size such as 10MB, 500kB or 1GB")
-    return int(size_in_bytes)
-
-
-_FACTORS = {"": 1, "k": 1_000, "m": 1_000_000, "g": 1_000_000_000}
-
-
-fail_on_option = click.option(
-    "--fail-on",
-    type=click.Choice(["warning", "critical"]),
-    help="Exit with status 1 if there is a finding of this severity or worse.",
-)
-
-
-verbose_option = click.option(
-    "-v",
-    "--verbose",
-    is_flag=True,
-    help="Print all findings with their examples, limits that are close, and checks not run.",
-)
-
-
-def out_option(default: str, help: str) -> Callable[[Command], Command]:
-    """Return the decorator that adds the option ``--out`` to a command."""
-    return click.option(
-        "-o", "--out", default=default, show_default=True, metavar="PATH", help=help
-    )
-
-
-def options(kind: type, *names: str) -> Callable[[Command], Command]:
-    """Return a decorator that adds options of the class ``kind`` to a command, by default all."""
-
-    def add(command: Command) -> Command:
-        # Click lists the option that was added last first.
-        for field in reversed(declared(kind)):
-            if not names or field.name in names:
-                command = _option(field)(command)
-        return command
-
-    return add
-
-
-def _option(declaration: Field[Any]) -> Callable[[Command], Command]:
-    """Return the decorator that adds the click option for a field of an options class.
-
-    The type of the default selects the kind of option: bool a flag, tuple or dict one that can be
-    given several times, others one with a value.
-    """
-    settings = declaration.metadata  # see ``rlreport.options.option``
-    # The default of a dict is made by a factory.
-    default = {} if declaration.default is MISSING else declaration.default
-    flags = settings["flags"] or [f"--{declaration.name.replace('_', '-')}"]
-    if isinstance(default, bool):
-        return click.option(
-            *flags, declaration.name, is_flag=True, help=settings["help"]
-        )
-    repeatable = isinstance(default, tuple | dict)
-    is_worth_showing = default not in (None, "", (), {})
-    return click.option(
-        *flags,
-        declaration.name,
-        metavar=settings.get("metavar"),
-        type=_type(settings, default),
-        default=None if repeatable else default,
-        show_default=settings.get("show", is_worth_showing),
-        multiple=repeatable,
-        callback=_pairs if isinstance(default, dict) else None,
-        help=f"{settings['help']} Repeatable." if repeatable else settings["help"],
-    )
-
-
-def _type(settings: Mapping[str, Any], default: object) -> Any:
-    """Return the click type of an option, None for text."""
-    if "size" in settings:
-        return size
-    if "choices" in settings:
-        return click.Choice(settings["choices"])
-    if "low" in settings:
-        range_type = click.FloatRange if isinstance(default, float) else click.IntRange
-        return range_type(min=settings["low"], max=settings.get("high"))
-    is_file = str(settings.get("metavar")).startswith("FILE")  # also "FILE.py"
-    return click.Path() if is_file else None
-
-
-def _pairs(
-    ctx: click.Context, param: click.Parameter, texts: tuple[str, ...]
-) -> dict[str, str]:
-    """Return the dict of a repeated option such as ``--map FIELD=PATH``, as a callback of click.
-
-    If a name is given several times, the last value counts.
-    """
-    pairs = {}
-    # An entry of the configuration (--meta) may be empty; a path or a reason may not.
-    may_be_empty = param.metavar == "KEY=VALUE"
-    for text in texts:
-        name, equals, value = (part.strip() for part in text.partition("="))
-        if not (name and equals and (value or may_be_empty)):
-            raise UsageError(
-                f"{param.opts[0]} {text}: must have the form {param.metavar}"
-            )
-        pairs[name] = value
-    return pairs

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rlreport.cli.commands import FAILED, BuildCommand, build
-from rlreport.cli.terminal import say
+from rlreport.cli.commands import FAILED, LISTED_IN_BUILD, BuildCommand, build
+from rlreport.cli.option import option
+from rlreport.cli.settings import set_by
+from rlreport.cli.terminal import page_to_open, say, say_path
 from rlreport.deliver.forms import form_of
 from rlreport.errors import RlreportError
 
@@ -30,34 +32,45 @@ def duration(value: str) -> float:
     return float(match[1]) * _SECONDS[match[2]]
 
 
+# Options of ``build`` that ``watch`` has not
+_ONLY_BUILD = ("in_progress", "open_page", "verbose")
+_LISTED = [name for name in LISTED_IN_BUILD if name not in _ONLY_BUILD]
+
+
 @click.command(
     cls=BuildCommand,
-    params=[
-        param for param in build.params if param.name not in ("in_progress", "verbose")
-    ],
+    params=[param for param in build.params if param.name not in _ONLY_BUILD],
+    listed=(*_LISTED, "every", "until_idle", "live"),
 )
-@click.option(
+@option(
     "--every",
     type=duration,
     metavar="TIME",
     default="5m",
     show_default=True,
     help="Interval between checks for new data.",
+    group="Updates",
+    from_file="value",
 )
-@click.option(
+@option(
     "--until-idle",
     type=duration,
     metavar="TIME",
     help="End when the logs have not changed for this long, e.g. 2h.",
+    group="Updates",
+    from_file="value",
 )
-@click.option(
+@option(
     "--live",
     is_flag=True,
     help="Reload pages open in a browser after a rebuild (folder format).",
+    group="Updates",
+    from_file="value",
 )
-def watch(  # noqa: PLR0917
+def watch(
     logs: tuple[str, ...],
     out: str,
+    *,
     every: float,
     until_idle: float | None,
     live: bool,
@@ -72,7 +85,7 @@ def watch(  # noqa: PLR0917
     \b
     Examples:
       rlreport watch logs/ -o report --cache auto --live
-      rlreport watch logs/ -o report --cache auto --every 1m --until-idle 2h --fail-on critical
+      rlreport watch logs/ -o report --every 1m --until-idle 2h --fail-on critical
     """
     from rlreport.check.registry import load_thresholds, refuse_unknown
     from rlreport.read.listing import is_url
@@ -87,6 +100,7 @@ def watch(  # noqa: PLR0917
     refuse_own_output(Path(log) for log in logs if not is_url(log))
     # Pages open in a browser look for a newer report as often as this command looks for data.
     given["live"] = max(1, int(every)) if live else 0
+    given["set_by"] = set_by(click.get_current_context())
     report: Report | None = None  # the last one that was built
     last_state: object = None  # of the logs; None before the first look at them
     grew = False  # whether the logs have grown since the first look
@@ -108,6 +122,8 @@ def watch(  # noqa: PLR0917
                 in_progress = grew and not ending
                 new_report = _build(logs, out, {**given, "in_progress": in_progress})
                 failed = new_report is None
+                if report is None:  # from the first one on, the page can be opened
+                    _say_page(new_report, quiet=given["quiet"])
                 report = new_report or report
             if ending:
                 break
@@ -122,10 +138,17 @@ def watch(  # noqa: PLR0917
             "the last report shows earlier logs" if report else "there is no report"
         )
         say(f"ended after a failed build; {consequence}", err=True)
+    _say_page(report, quiet=given["quiet"])
     if report and fail_on and report.verdict.reaches(fail_on):
         sys.exit(FAILED)
     if report is None:
         sys.exit(2)
+
+
+def _say_page(report: Report | None, *, quiet: bool) -> None:
+    """Print the path of the page to open, if there is a report."""
+    if report is not None and not quiet:
+        say_path(page_to_open(report))
 
 
 def _state(logs: tuple[str, ...]) -> object:

@@ -9,11 +9,15 @@ from typing import TypeVar
 from rlreport.deliver.form import Deliverable, Form
 from rlreport.deliver.publish import size_of, write_manifests
 from rlreport.system.own_output import pictures_of
+from rlreport.system.workers import Progress
+from rlreport.text.messages import message
 
 D = TypeVar("D", bound=Deliverable)
 
 
-def deliver(path: Path, form: Form, report: D, *, limit: int) -> tuple[D, int]:
+def deliver(
+    path: Path, form: Form, report: D, *, limit: int, progress: Progress
+) -> tuple[D, int]:
     """Write the most detailed report of up to ``limit`` bytes; return it and its size.
 
     Raises:
@@ -22,10 +26,11 @@ def deliver(path: Path, form: Form, report: D, *, limit: int) -> tuple[D, int]:
 
     def write(version: D) -> int:
         """Write a version in place of the one before; return its size in bytes."""
-        _remove(path, form)
-        form.write(version, path)
-        write_manifests(path, form)
-        return size_of(path)
+        with progress.stage(message("writing")):
+            _remove(path, form)
+            form.write(version, path)
+            write_manifests(path, form)
+            return size_of(path)
 
     return report.fitted(write, limit, with_steps=form.pages)
 

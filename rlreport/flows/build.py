@@ -60,6 +60,7 @@ from rlreport.system.workers import Progress, Workers, release_memory
 from rlreport.tables import Note, NoteKind, Tables
 from rlreport.text.clean import printable, safe_text
 from rlreport.text.language import ENGLISH, Language
+from rlreport.text.messages import message
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +111,7 @@ def build_report(
     release_memory()  # of loading and judging, before processes render pages
     with publishing(out, form) as path:
         # The pages that were written may have fewer details, to fit in the size.
-        pages, size = deliver(path, form, pages, limit=max_size)
+        pages, size = deliver(path, form, pages, limit=max_size, progress=progress)
     if prepared.summary:
         append_summary(pages, prepared.summary)
     return Report(
@@ -136,7 +137,8 @@ class _Prepared(NamedTuple):
     )  # the file of the GitHub job summary, None if none is asked for
     card: Card
     author_notes: str
-    remarks: list[Note]  # on the author's notes and the configuration
+    # on the author's notes, the configuration, and what files and variables set
+    remarks: list[Note]
 
 
 def _prepare(
@@ -155,6 +157,7 @@ def _prepare(
     card = _card(logs, options)
     notes, remarks = read_notes(logs, options.notes, redact=bool(options.redact))
     remarks += [Note(NoteKind.CARD, text, count=1) for text in card.notes]
+    remarks += [Note(NoteKind.SET_BY, text, count=1) for text in options.set_by_texts]
     return _Prepared(
         thresholds=thresholds,
         chart_functions=functions,
@@ -188,7 +191,8 @@ def _load_and_judge(
         name = "run"
     if options.in_progress:
         tables = tables.mark_in_progress()
-    judged, spreading = _judge(tables, rollouts, prepared.thresholds, card, options)
+    with progress.stage(message("checking")):
+        judged, spreading = _judge(tables, rollouts, prepared.thresholds, card, options)
     # Texts are read only if a chart of the user's functions takes them, and once for all. Their
     # rows are found now, before the samples are dropped.
     sampled_texts = cache(partial(_texts, _sampled_rows(tables), rollouts, options))
@@ -229,7 +233,8 @@ def check_logs(logs: Sequence[str | Path], options: BuildOptions) -> Verdict:
         )
         card = _with_logged(card, logged_settings, options)
         tables = _with_several_runs(logs, tables, options)
-        judged, _ = _judge(tables, rollouts, thresholds, card, options)
+        with progress.stage(message("checking")):
+            judged, _ = _judge(tables, rollouts, thresholds, card, options)
     return with_texts(judged, tables.sample_note, setup_of(tables, card.entries))
 
 

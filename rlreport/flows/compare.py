@@ -92,12 +92,14 @@ def build_comparison(
     _refuse_incomparable([*bases, *news], options)
     base_runs = [compared_run(run, options, thresholds, progress) for run in bases]
     new_runs = [compared_run(run, options, thresholds, progress) for run in news]
-    outcome = outcome_of(base_runs, new_runs, options)
-    pages = _pages(outcome, options, form)
+    with progress.stage(message("comparing")):
+        outcome = outcome_of(base_runs, new_runs, options)
+    with progress.stage(message("drawing")):
+        pages = _pages(outcome, options, form)
     max_size = options.max_size or form.default_size
     with publishing(out, form) as path:
         # The pages that were written may have fewer details, to fit in the size.
-        pages, size = deliver(path, form, pages, limit=max_size)
+        pages, size = deliver(path, form, pages, limit=max_size, progress=progress)
     if summary:
         append_summary(pages, summary)
     return ComparisonReport(
@@ -155,7 +157,8 @@ def compared_run(
         return of_report(report, options.pair_by)
     name, rollouts, tables, _ = load_run([path], options, progress)
     tables = tables.without_step_in_progress()
-    verdict = with_texts(judge(Run(tables, thresholds)))
+    with progress.stage(message("checking")):
+        verdict = with_texts(judge(Run(tables, thresholds)))
     return of_logs(path, name, tables, rollouts, verdict, options)
 
 

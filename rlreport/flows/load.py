@@ -23,6 +23,7 @@ from rlreport.read.trl_folders import Trainer
 from rlreport.summarise.run import summarise
 from rlreport.system.workers import Progress, Workers, release_memory
 from rlreport.tables import Tables
+from rlreport.text.messages import message
 
 Logs = Sequence[str | Path]
 
@@ -53,7 +54,8 @@ def load_run(
 ) -> LoadedRun:
     """Read a run and summarise it; ``settings`` are further arguments of ``read_run``."""
     scan, metrics, planned = read_run(logs, options, progress, workers, **settings)
-    tables = summarise(scan, metrics, planned)
+    with progress.stage(message("summarising")):
+        tables = summarise(scan, metrics, planned)
     loaded = LoadedRun(scan.name, scan.rollouts, tables, metrics.settings)
     del scan  # it is large
     release_memory()
@@ -98,7 +100,8 @@ def read_run(
         roles=read_options.roles,
         restarts=restarts,
     )
-    metrics = find(given=read_options.metrics)
+    with progress.stage(message("reading metrics")):
+        metrics = find(given=read_options.metrics)
     if metrics.set_back and restarts is None:
         # The metrics show that the rollouts, whose step falls as well, are of one training.
         read_options = replace(read_options, restarts="all")

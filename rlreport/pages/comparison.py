@@ -199,7 +199,8 @@ class ComparisonPages(Maker):
     @property
     def view(self) -> ComparisonView:
         view = comparison_view(self.outcome, self.charts, self.shown)
-        return self.options.language.of(view)
+        notes = [*view.notes, *self.options.set_by_texts]
+        return self.options.language.of(replace(view, notes=notes))
 
     def summary(self) -> ComparisonSummary:
         return ComparisonSummary(self)

@@ -55,18 +55,19 @@ def render_steps(report: RunReport, level: int, renderer: Renderer) -> list[Step
     if not are_drawn(report):
         work.append(page_charts(report))
     work += [_step_job(report, plan) for plan in plans]
-    phase = renderer.progress.phase(message("rendering"), len(plans), message("pages"))
-    pages = []
-    with phase as advance:
-        results = renderer.workers.map(
-            _work,
-            work,
-            (renderer.encode, report.shared),
-            seconds=_SECONDS_PER_PAGE * len(plans),
-            ahead=_AHEAD,
-        )
-        if not are_drawn(report):  # then they are the first result
+    results = renderer.workers.map(
+        _work,
+        work,
+        (renderer.encode, report.shared),
+        seconds=_SECONDS_PER_PAGE * len(plans),
+        ahead=_AHEAD,
+    )
+    if not are_drawn(report):  # then they are the first result
+        with renderer.progress.stage(message("drawing")):
             keep_drawn(report, next(results))
+    pages = []
+    phase = renderer.progress.phase(message("rendering"), len(plans), message("pages"))
+    with phase as advance:
         for page in results:
             listed = with_interest(page.listed, report, page.plan.pinned)
             pages.append(page._replace(listed=listed))

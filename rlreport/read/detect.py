@@ -19,7 +19,7 @@ from rlreport.formats.mapping import step_field
 from rlreport.formats.registry import Detected, RowReader, detect, refusal
 from rlreport.formats.renamed import RLBoard
 from rlreport.formats.token_names import TokenNames
-from rlreport.options import ReadOptions
+from rlreport.options import SETTINGS_FILE, ReadOptions
 from rlreport.read.lines import (
     DAMAGED,
     ByteRange,
@@ -151,7 +151,7 @@ def detect_formats(
             files.notes += others.notes_on(source, NoteKind.NOT_A_LOG, text)
     of_others: list[Note] = []
     for source in listing.other:
-        if source.name != NOTES_FILE:
+        if source.name not in (NOTES_FILE, SETTINGS_FILE):
             text = _why_other(source)
             of_others += others.notes_on(source, NoteKind.OTHER_FILE, text)
     files.notes += one_per_cause(of_others)

@@ -77,7 +77,7 @@ def find_sources(paths: Sequence[str | Path]) -> Listing:
         if is_url(text):
             root, found = _remote_files(text, listing)
         else:
-            root = str(_root(Path(text)))
+            root = str(root_of(Path(text)))
             refuse_own_output([Path(text) if Path(text).exists() else Path(root)])
             found = _local_files(text, listing)
         roots.append(root)
@@ -131,7 +131,7 @@ def of_run(listing: Listing, run: str) -> Listing:
 def name_in_logs(path: Path, logs: Sequence[str | Path]) -> str:
     """Return a file's path relative to the common folder of the logs, or its name if outside."""
     local = [Path(log) for log in logs if not is_url(os.fspath(log))]
-    roots = [str(_root(log).resolve()) for log in local]
+    roots = [str(root_of(log).resolve()) for log in local]
     resolved = path.resolve()
     root = Path(_common_root(roots))
     if resolved.is_relative_to(root):
@@ -193,7 +193,7 @@ def _local_paths(text: str, listing: Listing) -> Iterator[Path]:
     for match in map(Path, matches):
         if match.is_dir():
             yield from _walk(match, listing)
-        elif not _is_report(match, _root(Path(text)), listing):
+        elif not _is_report(match, root_of(Path(text)), listing):
             yield match
 
 
@@ -213,7 +213,7 @@ def _is_report(path: Path, root: Path, listing: Listing) -> bool:
 
 def _recursive_matches(pattern: str, listing: Listing) -> Iterator[str]:
     """Yield the files that a glob with ``**`` matches, and those in folders that it matches."""
-    root = _root(Path(pattern))
+    root = root_of(Path(pattern))
     if not root.is_dir():
         return
     pattern_parts = Path(pattern).relative_to(root).parts
@@ -292,7 +292,7 @@ def _add_unreadable(listing: Listing, error: OSError, path: Path | None = None) 
     listing.unreadable.append((str(path or error.filename), reason))
 
 
-def _root(path: Path) -> Path:
+def root_of(path: Path) -> Path:
     """Return the folder relative to which the files of a path (file, folder or glob) are named."""
     if path.exists():
         return path if path.is_dir() else path.parent

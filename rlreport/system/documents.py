@@ -22,7 +22,7 @@ import numpy as np
 import orjson
 import pandas as pd
 
-from rlreport.errors import RowError
+from rlreport.errors import RowError, UsageError
 from rlreport.text.clean import safe_value
 from rlreport.text.messages import message
 
@@ -36,6 +36,7 @@ MAX_MEMORY = (
 MAX_DEPTH = 200  # levels of nesting in JSON
 # Maximum bytes of a configuration file, and characters of a YAML file with aliases expanded
 MAX_CONFIG = 2_000_000
+MAX_TOML = 1_000_000  # bytes of a file of thresholds or settings
 
 MAX_NODES = 100_000  # values of a YAML file with its aliases expanded
 MAX_CONFIG_DEPTH = 64  # levels of nesting in a configuration file
@@ -155,6 +156,25 @@ def load_config(path: Path) -> Any:
         raise ValueError(f"not valid JSON (line {error.lineno})") from None
     except tomllib.TOMLDecodeError:
         raise ValueError("not valid TOML") from None
+
+
+def read_toml(path: Path, what: str) -> dict[str, Any]:
+    """Return the content of a TOML file with ``what`` ("thresholds"), or raise UsageError."""
+    try:
+        # Not of pipes and devices, which may be endless
+        is_small = path.is_file() and path.stat().st_size <= MAX_TOML
+        if path.exists() and not is_small:
+            raise UsageError(
+                f"{path}: must be a TOML file of at most {MAX_TOML:,} bytes"
+            )
+        return load_toml(read_bounded(path, MAX_TOML).decode("utf-8-sig"))
+    except OSError as error:
+        raise UsageError(
+            f"{path}: cannot read {what}: {error.strerror or error}"
+        ) from error
+    # No UTF-8, no TOML, a number of thousands of digits, NUL in a name
+    except ValueError as error:
+        raise UsageError(f"{path}: not valid TOML: {error}") from error
 
 
 def load_toml(text: str) -> dict[str, Any]:

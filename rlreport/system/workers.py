@@ -25,6 +25,8 @@ from rlreport.system.import_path import safe_import_path
 from rlreport.text.language import ENGLISH, Language
 
 if TYPE_CHECKING:
+    from tqdm import tqdm
+
     from rlreport.system.ray_executor import RayCluster
 
 Job = TypeVar("Job")
@@ -356,6 +358,8 @@ class Progress:
         """Show progress in a unit ("pages", "B"); yield a function that adds to the amount done.
 
         A terminal shows a bar; elsewhere one line has the total, and the function does nothing.
+        How long the rest takes is estimated only from pages: the first one takes longer than
+        others, and what follows the reading of bytes does not depend on their number.
         """
         in_bytes = unit == "B"
         name, unit = self._language.of((name, unit))
@@ -367,16 +371,39 @@ class Progress:
                 print(f"{name}: {amount}", file=sys.stderr, flush=True)
             yield lambda amount: None
         else:
-            from tqdm import tqdm
-
-            tqdm.monitor_interval = 0  # its thread would keep this process from forking
-            with tqdm(
+            with _bar(
                 total=total,
                 desc=name,
                 unit=unit if in_bytes else f" {unit}",
                 unit_scale=in_bytes,
-                leave=False,
-                file=sys.stderr,
-                dynamic_ncols=True,
+                bar_format=_WITHOUT_ESTIMATE,
             ) as bar:
-                yield bar.update
+
+                def advance(amount: float) -> None:
+                    if not in_bytes and bar.n + amount >= _FIRST_ESTIMATE:
+                        bar.bar_format = _WITH_ESTIMATE
+                    bar.update(amount)
+
+                yield advance
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Show on a terminal that something is being done of which no part can be counted."""
+        if self._quiet or not sys.stderr.isatty():
+            yield
+            return
+        with _bar(desc=self._language.of(name), bar_format="{desc} …"):
+            yield
+
+
+_FIRST_ESTIMATE = 2  # pages after which the time of the others is estimated
+_WITHOUT_ESTIMATE = "{l_bar}{bar}| {n_fmt}/{total_fmt}{unit} [{elapsed}]"
+_WITH_ESTIMATE = "{l_bar}{bar}| {n_fmt}/{total_fmt}{unit} [{elapsed}<{remaining}]"
+
+
+def _bar(**settings: Any) -> tqdm[Any]:
+    """Return a bar on standard error, which disappears at its end."""
+    from tqdm import tqdm
+
+    tqdm.monitor_interval = 0  # its thread would keep this process from forking
+    return tqdm(leave=False, file=sys.stderr, dynamic_ncols=True, **settings)
