@@ -406,7 +406,7 @@ def without(name: str) -> pd.DataFrame:
         (without("response"), "no column for response: found `step`, `prompt`"),
         (without("reward"), "or pass mapping={'reward': COLUMN}"),
         (
-            without("reward").assign(result=[{"score": 1.0}] * 8),
+            without("reward").assign(result=pd.Series([{"score": 1.0}] * 8)),
             "or pass mapping={'reward': 'result.score'}",
         ),
         (
