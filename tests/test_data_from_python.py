@@ -406,8 +406,8 @@ def without(name: str) -> pd.DataFrame:
         (without("response"), "no column for response: found `step`, `prompt`"),
         (without("reward"), "or pass mapping={'reward': COLUMN}"),
         (
-            pd.DataFrame(rollouts(2)).rename(columns={"reward": "score"}),
-            "or pass mapping={'reward': 'score'}",
+            without("reward").assign(result=pd.Series([{"score": 1.0}] * 8)),
+            "or pass mapping={'reward': 'result.score'}",
         ),
         (
             pd.DataFrame(rollouts(2)).assign(reward="bad"),

@@ -97,7 +97,8 @@ class _Columns(NamedTuple):
         event = {name: number(_cell(cells, i)) for name, i in self.counters.items()}
         key = "step" if self.step is None else self.names[self.step]
         values |= counters_of({key: step, **event})
-        values |= clock_of({name: _cell(cells, i) for name, i in self.times.items()})
+        times = {name: _cell(cells, i) for name, i in self.times.items()}
+        values |= clock_of(times)
         return {name: value for name, value in values.items() if value is not None}
 
 

@@ -127,7 +127,8 @@ class _MlflowValue(NamedTuple):
     name: str  # of the metric
 
     def record(self) -> Record:
-        return self.step, {self.name: self.value, **clock_of({"timestamp": self.time})}
+        clock = clock_of({"timestamp": self.time})
+        return self.step, {self.name: self.value, **clock}
 
 
 @dataclass(slots=True)
