@@ -193,7 +193,7 @@ def test_a_file_whose_mean_was_not_logged_is_of_another_run(tmp_path: Path) -> N
     write_state(tmp_path, logged(rows), planned=8)
     tables = load(tmp_path)
     assert sorted(reward_by_step(tables)) == [1, 2, 4, 5, 6, 7, 8]
-    assert "step 3," in texts(tables, NoteKind.OTHER_RUN)[0]
+    assert "of step 3 left out" in texts(tables, NoteKind.OTHER_RUN)[0]
 
 
 def test_files_between_the_logged_steps_are_of_another_run(tmp_path: Path) -> None:
