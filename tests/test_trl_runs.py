@@ -14,7 +14,9 @@ import pytest
 
 from rlreport.about.card import run_card
 from rlreport.check import quantities
+from rlreport.check.finding import Facts
 from rlreport.check.judge import run_checks
+from rlreport.check.judges.reward_parts import _unearned_title
 from rlreport.check.run import Run
 from rlreport.draw.run_charts import _groups
 from rlreport.flows.load import load_run
@@ -191,7 +193,7 @@ def test_a_file_whose_mean_was_not_logged_is_of_another_run(tmp_path: Path) -> N
     write_state(tmp_path, logged(rows), planned=8)
     tables = load(tmp_path)
     assert sorted(reward_by_step(tables)) == [1, 2, 4, 5, 6, 7, 8]
-    assert "step 3," in texts(tables, NoteKind.OTHER_RUN)[0]
+    assert "of step 3 left out" in texts(tables, NoteKind.OTHER_RUN)[0]
 
 
 def test_files_between_the_logged_steps_are_of_another_run(tmp_path: Path) -> None:
@@ -408,3 +410,54 @@ def test_online_dpo_has_roles() -> None:
         "truncated": "val/contain_eos_token",
         "entropy_response": "objective/entropy",
     }
+
+
+# Words
+
+
+def test_lengths_that_the_trainer_logs_are_told_in_tokens(tmp_path: Path) -> None:
+    rows_by_step = {}
+    entries = []
+    for step in range(1, 31):
+        rows = rewards(step, functions=1)
+        for n, row in enumerate(rows):
+            words = 20 + 5 * step + n
+            row["completion"] = " ".join(f"word{step * n % 97}" for _ in range(words))
+            row["a"] = words / 100
+        tokens = 20.0 + 5 * step + 3.5
+        reward = float(np.mean([row["a"] for row in rows]))
+        entries.append(
+            {"step": step, "reward": reward, "completions/mean_length": tokens}
+        )
+        rows_by_step[step] = rows
+    write_files(tmp_path, rows_by_step)
+    write_state(tmp_path, entries, planned=30)
+    findings = {one.id: one for one in run_checks(load(tmp_path)).findings}
+    facts = findings["length_hacking"].facts
+    assert str(facts["unit"]) == "tokens"
+    assert 100 < float(str(facts["end"])) < 200
+
+
+@pytest.mark.parametrize(
+    ("direction", "words"),
+    [
+        ({}, "did not clearly rise"),
+        ({"right_rose": True}, "rose only from 0.170 to 0.270"),
+        ({"right_fell": True}, "fell from 0.170 to 0.270"),
+    ],
+)
+def test_a_score_that_rose_a_little_is_not_told_to_stay(
+    direction: dict[str, bool], words: str
+) -> None:
+    facts: Facts = {
+        "parts": ("politeness",),
+        "share": 0.95,
+        "start": 0.2,
+        "end": 2.2,
+        "right": "accuracy",
+        "right_start": 0.17,
+        "right_end": 0.27,
+        "right_fell": False,
+        **direction,
+    }
+    assert words in str(_unearned_title(facts))

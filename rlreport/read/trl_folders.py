@@ -225,23 +225,23 @@ def _note_others(result: TRLFiles, folder: FolderContent) -> None:
         steps = _steps_in_words(folder.steps_of(names))
         texts = {
             Origin.LATER: message(
-                "files of {steps}, after the last step of this run: of another run in the same "
-                "folder; left out",
+                "files of {steps} left out: they are of another run in the same folder, as this "
+                "one ended before",
                 steps=steps,
             ),
             Origin.UNLOGGED: message(
-                "files of {steps}, at which the trainer logged nothing: of another run in the same "
-                "folder; left out",
+                "files of {steps} left out: they are of another run in the same folder, as the "
+                "trainer logged nothing then",
                 steps=steps,
             ),
             Origin.DIFFERENT: message(
-                "files of {steps}, whose mean rewards are not those that the trainer logged: of "
-                "another run in the same folder; left out",
+                "files of {steps} left out: they are of another run in the same folder, as the "
+                "trainer logged other mean rewards",
                 steps=steps,
             ),
             Origin.OLDER: message(
-                "files of {steps}, written before those of earlier steps: of another run in the "
-                "same folder; left out",
+                "files of {steps} left out: they are of another run in the same folder, as files "
+                "of earlier steps are newer",
                 steps=steps,
             ),
         }
@@ -249,10 +249,13 @@ def _note_others(result: TRLFiles, folder: FolderContent) -> None:
 
 
 def _steps_in_words(steps: Sequence[int]) -> str:
-    """Return "step 3" or "steps 3 to 9"."""
-    if steps[0] == steps[-1]:
-        return message("step {step}", step=steps[0])
-    return message("steps {low} to {high}", low=steps[0], high=steps[-1])
+    """Return "step 3", "steps 3 to 9", or "4 steps from 3 to 9" if others are between them."""
+    ends = {"low": steps[0], "high": steps[-1]}
+    if len(steps) == 1:
+        return message("step {low}", **ends)
+    if len(steps) == steps[-1] - steps[0] + 1:
+        return message("steps {low} to {high}", **ends)
+    return message("{n:count} steps from {low} to {high}", n=len(steps), **ends)
 
 
 def _note_evaluations(result: TRLFiles, folder: FolderContent) -> None:
@@ -317,7 +320,7 @@ def _note_share(
         return
     text = message(
         "{logged:count} of {all:count} responses logged ({share:percent}): files hold the last "
-        "generation of every {distance} steps (logging_steps); with logging_steps=1, all",
+        "generation of every {distance} steps; logging_steps=1 logs all of them",
         logged=share.logged,
         all=share.responses,
         share=share.logged / share.responses,
