@@ -386,46 +386,18 @@ def find_and_read(
     if not given:
         sources = _with_chosen_consoles(sources, logs, result)
     runs = sorted({source.run for source in sources})
-    is_unknown = bool(run) and run not in runs and run not in names_of_runs(logs)
-    if is_unknown and not given and not wide:
-        # The run may be one of a file that only the wide search finds.
+    # The run may have rollouts only.
+    if run and run not in runs and run not in names_of_runs(logs):
+        if given or wide:
+            found = ", ".join(runs) or "none"
+            raise UsageError(f"--run {run}: no such run; found: {found}")
+        # It may be one of a file that only the wide search finds.
         return find_and_read(
             logs, given, run, roles=roles, restarts=restarts, wide=True
         )
-    # The run may have rollouts only.
-    if is_unknown:
-        raise UsageError(
-            f"--run {run}: no such run; found: {', '.join(runs) or 'none'}"
-        )
-    by_run: dict[str, list[MetricsSource]] = {}
-    for source in sources:
-        if run in ("", source.run) or (
-            run not in runs and run == run_of_file(source.path)
-        ):
-            by_run.setdefault(source.run, []).append(source)
-
-    table = MetricsTable()
-    # Of several runs in one document, as in one folder, the last one is shown and not judged.
-    one_run = restarts == "all"  # whatever the logs look like
-    may_show_last = not one_run and _in_one_document(by_run.values())
-    seen: dict[str, Ints] = {}  # metric -> its steps in the runs so far
-    for run_sources in by_run.values():
-        table_of_run = _table_of_run(
-            run_sources, logs, result, must_read=bool(given), one_run=one_run
-        )
-        found = table_of_run.arrange(restarts)
-        if found:
-            result.notes += start_notes(found.pieces, found.choice, restarts)
-            result.starts = max(result.starts, len(found.pieces.steps))
-            result.set_back = result.set_back or any(found.pieces.set_back)
-        # Two runs with a metric at the same step cannot be in one table; parts of one run can.
-        if len(by_run) > 1 and _add_steps(seen, table_of_run.steps_of()):
-            result.runs = sorted(by_run)
-            if may_show_last:
-                table = MetricsTable()
-        table.extend(table_of_run)
-    if len(by_run) > 1 and result.runs and may_show_last:
-        result.notes.append(note_on_runs(list(by_run)))
+    table = _table_of_runs(
+        _by_run(sources, run), logs, result, must_read=bool(given), restarts=restarts
+    )
     result.table, result.broken = table.frame()
     result.clocks = table.clocks()
     result.notes += [Note(NoteKind.METRICS, limit, 1) for limit in table.limits]
@@ -435,6 +407,55 @@ def find_and_read(
         result.notes += chosen.notes
     result.notes = one_per_cause(result.notes)
     return result
+
+
+def _by_run(
+    sources: Sequence[MetricsSource], run: str
+) -> dict[str, list[MetricsSource]]:
+    """Return run -> its sources; with a ``run``, only that one, which may be named by its file."""
+    is_named_by_file = run not in {source.run for source in sources}
+    by_run: dict[str, list[MetricsSource]] = {}
+    for source in sources:
+        is_of_file = is_named_by_file and run == run_of_file(source.path)
+        if run in ("", source.run) or is_of_file:
+            by_run.setdefault(source.run, []).append(source)
+    return by_run
+
+
+def _table_of_runs(
+    by_run: Mapping[str, Sequence[MetricsSource]],
+    logs: Sequence[str | Path],
+    result: TrainerMetrics,
+    *,
+    must_read: bool,
+    restarts: str | int | None,
+) -> MetricsTable:
+    """Return the metrics of all runs; add files, starts and notes on them to ``result``.
+
+    Two runs with a metric at the same step cannot be in one table; parts of one run can.
+    """
+    table = MetricsTable()
+    one_run = restarts == "all"  # whatever the logs look like
+    # Of several runs in one document, as in one folder, the last one is shown and not judged.
+    may_show_last = not one_run and _in_one_document(by_run.values())
+    seen: dict[str, Ints] = {}  # metric -> its steps in the runs so far
+    for run_sources in by_run.values():
+        table_of_run = _table_of_run(
+            run_sources, logs, result, must_read=must_read, one_run=one_run
+        )
+        found = table_of_run.arrange(restarts)
+        if found:
+            result.notes += start_notes(found.pieces, found.choice, restarts)
+            result.starts = max(result.starts, len(found.pieces.steps))
+            result.set_back = result.set_back or any(found.pieces.set_back)
+        if len(by_run) > 1 and _add_steps(seen, table_of_run.steps_of()):
+            result.runs = sorted(by_run)
+            if may_show_last:
+                table = MetricsTable()
+        table.extend(table_of_run)
+    if result.runs and may_show_last:
+        result.notes.append(note_on_runs(list(by_run)))
+    return table
 
 
 def _in_one_document(runs: Iterable[Sequence[MetricsSource]]) -> bool:
