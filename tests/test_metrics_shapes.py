@@ -138,7 +138,8 @@ def test_the_same_run_as_lines_and_as_a_table_is_one_run(tmp_path: Path) -> None
     write(tmp_path / "b.csv", rows())
     metrics = load(tmp_path)
     assert len(metrics.paths) == 2
-    assert metrics.runs == metrics.notes == []
+    assert not metrics.runs
+    assert not metrics.notes
     assert np.allclose(metrics.table["reward"], REWARDS)
 
 
