@@ -174,7 +174,7 @@ UNREADABLE = {
         {"a": {"b": [1, 2]}, "c": "hi"},
         ["a.b", "list of numbers", '"hi"'],
     ),
-    "array.json": ([{"x": 1}, {"x": "one"}, 3], ["3 values, 2 of them objects", "x"]),
+    "array.json": ([{"x": 1}, {}, 3], ["3 values, 2 of them objects", "x"]),
     "value.json": (3, ["no object or array: 3"]),
     "empty.json": ([], ["a JSON array of 0 values"]),
 }

@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
@@ -154,9 +155,7 @@ def _settings_in(path: Path, values: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def with_settings(card: Card, source: str, settings: Mapping[str, Any]) -> Card:
     """Return a card with the settings that a log has; entries that the card has already stay."""
-    added = replace(
-        card, entries={**card.entries}, sources=[*card.sources], secrets={*card.secrets}
-    )
+    added = deepcopy(card)
     known = card.entries.keys() | card.secrets
     new = {name: value for name, value in _scalars(settings) if name not in known}
     _add(added, source, new)

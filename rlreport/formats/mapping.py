@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -403,11 +403,7 @@ def likely_mapping(objects: Sequence[Row]) -> dict[str, str]:
     examined = objects[:_MOST_EXAMINED]
     texts = _texts_of(examined)
     responses = [name for name in _RESPONSES if name in texts]
-    paths = {
-        field: path
-        for field in ("step", "prompt", "reward")
-        if (path := _common_path(field, examined))
-    }
+    paths = _common_paths(("step", "prompt", "reward"), examined)
     has_step = "step" in paths
     if not responses and has_step and {_ANSWER, _QUESTION} <= texts:
         responses = [_ANSWER]
@@ -416,23 +412,29 @@ def likely_mapping(objects: Sequence[Row]) -> dict[str, str]:
     if paths["prompt"] == responses[0] or not (has_step or paths["reward"] == "reward"):
         return {}
     paths["response"] = responses[0]
-    others = ("ground_truth", "group_id", "finish_reason")
-    for field in others:
-        path = _common_path(field, examined)
-        if path and path not in paths.values():
+    others = _common_paths(("ground_truth", "group_id", "finish_reason"), examined)
+    for field, path in others.items():
+        if path not in paths.values():
             paths[field] = path
     return {field: path for field, path in paths.items() if field != path}
 
 
 def _texts_of(objects: Sequence[Row]) -> set[str]:
     """Return the keys under which most of the objects have a text that is no number."""
-    names = Counter(
-        name
-        for obj in objects
-        for name, value in obj.items()
-        if isinstance(value, str) and value.strip()
-    )
+    names: Counter[str] = Counter()
+    for obj in objects:
+        names.update(name for name, value in obj.items() if _is_text(value))
     return {name for name, count in names.items() if 2 * count >= len(objects)}
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and bool(value.strip())
+
+
+def _common_paths(fields: Iterable[str], objects: Sequence[Row]) -> dict[str, str]:
+    """Return field -> key of most of the objects that holds it, without those that none holds."""
+    paths = {field: _common_path(field, objects) for field in fields}
+    return {field: path for field, path in paths.items() if path}
 
 
 def _common_path(field: str, objects: Sequence[Row]) -> str | None:

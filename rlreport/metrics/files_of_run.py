@@ -13,7 +13,7 @@ from rlreport.about.several_runs import RANK
 from rlreport.formats.base import split_of
 from rlreport.formats.metric_rows import COUNTER, prefixed
 from rlreport.metrics.starts import Series, is_copy
-from rlreport.metrics.table import MetricsTable
+from rlreport.metrics.table import MetricsTable, Part
 from rlreport.tables import Note, NoteKind
 from rlreport.text.clean import safe_text
 from rlreport.text.messages import message
@@ -103,26 +103,28 @@ def _is_other_run(one: FileTable, two: FileTable) -> bool:
 
     Those of ranks, or numbered ones, have names that differ in the number only: they are parts.
     """
-    if _NUMBERED.sub("#", one.path.name) == _NUMBERED.sub("#", two.path.name):
+    patterns = {_NUMBERED.sub("#", file.path.name) for file in (one, two)}
+    if len(patterns) == 1:
         return False
     steps_of_one = one.table.steps_of()
     steps_of_two = two.table.steps_of()
     for name in steps_of_one.keys() & steps_of_two.keys():
-        shared = len(np.intersect1d(steps_of_one[name], steps_of_two[name]))
-        fewest = min(
-            len(np.unique(steps_of_one[name])), len(np.unique(steps_of_two[name]))
-        )
+        first = np.unique(steps_of_one[name])
+        second = np.unique(steps_of_two[name])
+        shared = len(np.intersect1d(first, second))
+        fewest = min(len(first), len(second))
         if shared >= max(_LEAST_SHARED, _SHARED * fewest):
             return not is_copy(_series(one.table), _series(two.table))
     return False
 
 
 def _series(table: MetricsTable) -> dict[str, Series]:
-    return {
-        name: Series(
-            np.concatenate([part.steps for part in parts]),
-            np.concatenate([part.values for part in parts]),
-            np.concatenate([part.pieces for part in parts]),
-        )
-        for name, parts in table.parts.items()
-    }
+    return {name: _series_of(parts) for name, parts in table.parts.items()}
+
+
+def _series_of(parts: Sequence[Part]) -> Series:
+    return Series(
+        np.concatenate([part.steps for part in parts]),
+        np.concatenate([part.values for part in parts]),
+        np.concatenate([part.pieces for part in parts]),
+    )

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -460,7 +461,7 @@ def _table_of_runs(
 
 def _in_one_document(runs: Iterable[Sequence[MetricsSource]]) -> bool:
     """Return whether all sources are runs in the same JSON document."""
-    paths = {source.path for sources in runs for source in sources}
+    paths = {source.path for source in chain.from_iterable(runs)}
     return len(paths) == 1 and _kind(next(iter(paths))) == ".json"
 
 

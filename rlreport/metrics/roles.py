@@ -239,7 +239,8 @@ def roles_of(
     ``rollout`` (it covers all responses), then the shortest.
     """
     logged = set(metrics)
-    taken = {role: name for role, name in (chosen or {}).items() if name in logged}
+    given = chosen or {}
+    taken = {role: name for role, name in given.items() if name in logged}
     names = by_preference(logged - set(taken.values()))
     if not names:
         return taken  # reading the keys and their patterns takes 20 ms

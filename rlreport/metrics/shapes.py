@@ -14,18 +14,18 @@ A single object of numbers, such as final scores, is none of them.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from rlreport.formats.base import Row, split_of
-from rlreport.formats.logged import dicts, mapping
+from rlreport.formats.logged import dicts
 from rlreport.formats.metric_rows import (
     KIND_KEYS,
     OTHER_STEP_KEYS,
     STEP_KEYS,
     TEXT_KEYS,
-    flat_numbers,
     numbers_of,
     prefixed,
     step_in,
@@ -73,6 +73,7 @@ _OF_SETTINGS = re.compile(
     r"|start(?:ed)?|init|meta(?:data)?|header)"
 )
 _NOT_SETTINGS = KIND_KEYS | {"timestamp", "time", "ts", "argv", "_timestamp"}
+_STEP_AS_TEXT = re.compile(r"[0-9]{1,15}")
 _HISTORY = "log_history"  # of transformers; nothing else in its document is a metric
 
 
@@ -114,7 +115,7 @@ def step_of_rows(rows: Sequence[Row]) -> str | None:
 
     ``rows`` are those at the start of a log.
     """
-    logged = [row for row in rows if any(True for _ in flat_numbers(row))]
+    logged = [row for row in rows if numbers_of(row)]
     if not logged or 2 * len(logged) < len(rows):
         return None
     # What has tokens is a response. One that has texts may be one, if there are several a step.
@@ -123,7 +124,9 @@ def step_of_rows(rows: Sequence[Row]) -> str | None:
     has_texts = 2 * sum(map(_has_texts, logged)) > len(logged)
     key = step_key(logged)
     if key is None:
-        names = {name for row in logged for name in numbers_of(row)}
+        names: set[str] = set()
+        for row in logged:
+            names |= numbers_of(row).keys()
         is_of_trainer = not _OF_TRAINER.isdisjoint(roles_of(names))
         enough = len(logged) >= _LEAST_ROWS
         return INDEX if is_of_trainer and enough and not has_texts else None
@@ -176,7 +179,7 @@ def _series_of(value: Any) -> Series | None:
 
 def _by_step(obj: Mapping[str, Any]) -> Series | None:
     """Return the series of an object whose keys are steps, and whose values have numbers."""
-    if len(obj) < 2 or not all(key.isdecimal() and len(key) < 16 for key in obj):
+    if len(obj) < 2 or not all(map(_STEP_AS_TEXT.fullmatch, obj)):
         return None
     rows = [
         {**value, "step": int(key)}
@@ -195,26 +198,17 @@ def _by_column(obj: Mapping[str, Any]) -> Series | None:
         for name, value in obj.items()
         if isinstance(value, list) and _is_column(value)
     }
-    counting = next(
-        (
-            name
-            for key in (*STEP_KEYS, *OTHER_STEP_KEYS)
-            for name in columns
-            if name.lower() == key.lower() and _ascends(columns[name])
-        ),
-        INDEX,
-    )
+    counting = _counting_column(columns)
     if counting:
         steps = [whole(value) for value in columns.pop(counting)]
     else:
-        lengths = [len(column) for column in columns.values()]
         # Most columns have one value per step; others count something else.
-        length = max(lengths, key=lambda one: (lengths.count(one), one), default=0)
+        lengths = Counter(len(column) for column in columns.values())
+        length = max(lengths, key=lambda one: (lengths[one], one), default=0)
         if length < _LEAST_ROWS:
             return None
-        if _OF_TRAINER.isdisjoint(roles_of(columns)) and not any(
-            map(_CURVE.fullmatch, columns)
-        ):
+        is_of_trainer = not _OF_TRAINER.isdisjoint(roles_of(columns))
+        if not is_of_trainer and not any(map(_CURVE.fullmatch, columns)):
             return None  # such as the scores of answers
         steps = list(range(length))
     used = {
@@ -225,20 +219,27 @@ def _by_column(obj: Mapping[str, Any]) -> Series | None:
     rows: dict[int, Row] = {}
     for i, step in enumerate(steps):
         if step is not None:
-            rows.setdefault(step, {"step": step}).update(
-                {name: column[i] for name, column in used.items()}
-            )
+            row = rows.setdefault(step, {"step": step})
+            row |= {name: column[i] for name, column in used.items()}
+    if not counting:
+        for row in rows.values():
+            del row["step"]
+        return Series(list(rows.values()), INDEX)
     for name, value in obj.items():
-        if counting and isinstance(value, dict) and _is_by_step(value):
+        if isinstance(value, dict) and _is_by_step(value):
             for key, number in value.items():
                 rows.setdefault(int(key), {"step": int(key)})[name] = number
-    series = Series([rows[step] for step in sorted(rows)], "step")
-    if not counting:
-        return Series(
-            [{n: v for n, v in row.items() if n != "step"} for row in series.rows],
-            INDEX,
-        )
-    return series
+    return Series([rows[step] for step in sorted(rows)], "step")
+
+
+def _counting_column(columns: Mapping[str, list[Any]]) -> str:
+    """Return the name of the column that counts steps, INDEX without any."""
+    by_name = {name.lower(): name for name in columns}
+    for key in (*STEP_KEYS, *OTHER_STEP_KEYS):
+        name = by_name.get(key.lower(), "")
+        if name and _ascends(columns[name]):
+            return name
+    return INDEX
 
 
 def _is_column(values: list[Any]) -> bool:
@@ -258,7 +259,7 @@ def _ascends(values: list[Any]) -> bool:
 def _is_by_step(value: Mapping[str, Any]) -> bool:
     """Return whether an object has a number for each of some steps."""
     return bool(value) and all(
-        key.isdecimal() and len(key) < 16 and isinstance(number, int | float)
+        _STEP_AS_TEXT.fullmatch(key) and isinstance(number, int | float)
         for key, number in value.items()
     )
 
@@ -307,9 +308,10 @@ def _runs_of(found: Sequence[Found]) -> dict[str, list[Series]]:
     if not clash:
         return {"": parts}
     runs: dict[str, list[Series]] = {}
+    tops = {path[0] for path, _ in found}
     for path, series in found:
         # A run's own parts, such as {"a": {"train": [...], "eval": [...]}}, have its first key.
-        name = path[0] if len({one[0] for one, _ in found}) > 1 else "/".join(path)
+        name = path[0] if len(tops) > 1 else "/".join(path)
         runs.setdefault(name, []).append(_part_of_run(path[1:], series))
     return runs
 
@@ -319,14 +321,16 @@ def _part_of_run(path: Sequence[str], series: Series) -> Series:
     split = split_of("/".join(path)) or ""
     if split in ("", "train"):
         return series
-    rows = [
-        {
-            name if _is_step(name, series) else prefixed(split, name): value
-            for name, value in row.items()
-        }
-        for row in series.rows
-    ]
+    rows = [_prefixed_row(row, split, series) for row in series.rows]
     return Series(rows, series.step)
+
+
+def _prefixed_row(row: Row, split: str, series: Series) -> Row:
+    prefixed_row: Row = {}
+    for name, value in row.items():
+        key = name if _is_step(name, series) else prefixed(split, name)
+        prefixed_row[key] = value
+    return prefixed_row
 
 
 def _is_step(name: str, series: Series) -> bool:
@@ -335,11 +339,11 @@ def _is_step(name: str, series: Series) -> bool:
 
 def _values_at(series: Series) -> set[tuple[str, int | None]]:
     """Return (metric, step) of the values at the start of a series."""
-    return {
-        (name, step_in(row))
-        for row in series.with_steps()[:HEAD]
-        for name in numbers_of(row)
-    }
+    values: set[tuple[str, int | None]] = set()
+    for row in series.with_steps()[:HEAD]:
+        step = step_in(row)
+        values.update((name, step) for name in numbers_of(row))
+    return values
 
 
 def settings_in(obj: Row) -> Row:
@@ -360,7 +364,8 @@ def configuration_of(row: Row) -> Row:
     settings = settings_in(row)
     if settings:
         return settings
-    kinds = [str(value).lower() for key, value in row.items() if key in KIND_KEYS]
+    kinds = [str(row[key]).lower() for key in row if key in KIND_KEYS]
     if any(map(_OF_SETTINGS.fullmatch, kinds)):
-        return {key: value for key, value in row.items() if key not in _NOT_SETTINGS}
-    return mapping(None)
+        names = [name for name in row if name not in _NOT_SETTINGS]
+        return {name: row[name] for name in names}
+    return {}

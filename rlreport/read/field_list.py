@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
@@ -33,7 +32,6 @@ class FieldLine(NamedTuple):
 
     name: str  # dotted
     kinds: str  # such as "number or text"
-    count: int  # number of objects that have it
     example: str
 
 
@@ -95,7 +93,8 @@ def _of_lines(source: Source) -> FileFields | None:
 def _of_table(source: Source) -> FileFields | None:
     rows: list[list[str]] = []
     separator = ","
-    for line in islice(Lines(ByteRange(0, source, 0, source.size)), _MAX_OBJECTS + 1):
+    lines = Lines(ByteRange(0, source, 0, source.size))
+    for line in islice(lines, _MAX_OBJECTS + 1):
         text = (line.data or b"").decode("utf-8-sig", "replace").strip("\r\n")
         if not rows:
             separator = max(",;\t", key=text.count)
@@ -103,10 +102,10 @@ def _of_table(source: Source) -> FileFields | None:
     if len(rows) < 2:
         return None
     header, *cells = rows
-    objects = [
-        {name: _cell(cell) for name, cell in zip(header, row, strict=False)}
-        for row in cells
-    ]
+    # A row may be short or long.
+    objects = []
+    for row in cells:
+        objects.append(dict(zip(header, map(_cell, row), strict=False)))
     return FileFields(source.name, "a table", _lines(objects))
 
 
@@ -131,12 +130,10 @@ def _of_document(source: Source) -> FileFields | None:
 
 def _lines(objects: Sequence[Mapping[str, Any]]) -> list[FieldLine]:
     """Return a line for each of the first fields of objects, in the order of the log."""
-    counts: Counter[str] = Counter()
     kinds: dict[str, set[str]] = {}
     examples: dict[str, str] = {}
     for obj in objects:
         for name, value in _named(obj, "", _MAX_LEVELS):
-            counts[name] += 1
             kinds.setdefault(name, set()).add(_kind(value))
             if value is not None:
                 examples.setdefault(name, _example(value))
@@ -144,10 +141,9 @@ def _lines(objects: Sequence[Mapping[str, Any]]) -> list[FieldLine]:
         FieldLine(
             shortened(safe_text(name), _MAX_NAME),
             " or ".join(sorted(kinds[name])),
-            count,
             examples.get(name, "null"),
         )
-        for name, count in islice(counts.items(), _MAX_FIELDS)
+        for name in islice(kinds, _MAX_FIELDS)
     ]
 
 

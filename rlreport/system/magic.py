@@ -30,6 +30,7 @@ _KINDS = {
 }
 _SAFETENSORS = translatable("model weights (safetensors)")
 _PICKLE = translatable("a Python pickle, which is not opened as it could run code")
+_MAX_HEADER = 1 << 32  # bytes of the header of safetensors
 _PICKLE_PROTOCOLS = (2, 3, 4, 5)
 
 
@@ -39,7 +40,8 @@ def binary_kind(head: bytes) -> str:
         if head.startswith(magic):
             return message(kind)
     # The length of the header in 8 bytes, then the header, which is JSON
-    if head[8:10] == b'{"' and int.from_bytes(head[:8], "little") < 1 << 32:
+    length = int.from_bytes(head[:8], "little")
+    if head[8:10] == b'{"' and length < _MAX_HEADER:
         return message(_SAFETENSORS)
     if head[:1] == b"\x80" and len(head) > 1 and head[1] in _PICKLE_PROTOCOLS:
         return message(_PICKLE)
