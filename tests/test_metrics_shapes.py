@@ -128,7 +128,7 @@ def test_rollouts_stay_rollouts(tmp_path: Path) -> None:
         for n, row in enumerate(rows() + rows())
     ]
     write(tmp_path / "log.jsonl", responses)
-    scan, metrics = read_run([tmp_path], {"workers": 1}, Progress())
+    scan, metrics, _ = read_run([tmp_path], {"workers": 1}, Progress())
     assert len(scan.responses) == 2 * STEPS
     assert not metrics.paths
 

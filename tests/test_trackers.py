@@ -11,6 +11,7 @@ import rlreport
 from rlreport.formats.tracker_steps import trainer_step, with_trainer_steps
 from rlreport.metrics.find import TrainerMetrics, find_and_read
 from rlreport.read.logs import read_logs
+from rlreport.read.trl_folders import Trainer
 from rlreport.tables import NoteKind
 from tests.reading import read, write
 from tests.tracked import (
@@ -90,7 +91,7 @@ def test_an_evaluation_at_step_0_of_several_is_no_metric_without_a_step(tmp_path
 def test_one_note_counts_the_files_that_are_not_named_like_a_log(folder_of):
     folder = folder_of("mlflow")
     metrics = find_and_read([folder]).paths
-    scan = read_logs([folder], metrics=metrics)
+    scan = read_logs([folder], trainer=Trainer(metrics))
     notes = [note for note in scan.notes if note.kind == NoteKind.OTHER_FILE]
     # Five parameters, and the run's meta.yaml
     assert [note.count for note in notes] == [6]

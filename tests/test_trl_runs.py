@@ -22,7 +22,7 @@ from rlreport.draw.run_charts import _groups
 from rlreport.flows.load import load_run
 from rlreport.formats.trainer_state import planned_in
 from rlreport.metrics.roles import roles_of
-from rlreport.metrics.settings import tracked_settings
+from rlreport.metrics.settings import find_tracked, of_run
 from rlreport.options import BuildOptions
 from rlreport.pages.overview import _summary
 from rlreport.system.workers import Progress
@@ -376,7 +376,7 @@ def test_a_tracker_s_configuration_is_that_of_the_run(
     tmp_path: Path, tracker: Callable[[Path], None]
 ) -> None:
     tracker(tmp_path)
-    found = tracked_settings([tmp_path])
+    found = of_run(find_tracked([tmp_path]))
     assert found is not None and found.settings == {"learning_rate": 0.1}
     card = run_card([], tracked=("tracker", {**found.settings, "api_key": "otterhush"}))
     assert card.entries == {"learning_rate": 0.1}
@@ -386,8 +386,8 @@ def test_configurations_of_several_runs_are_of_none_until_one_is_named(
     tmp_path: Path,
 ) -> None:
     trackio(tmp_path, ["a", "b"])
-    assert tracked_settings([tmp_path]) is None
-    found = tracked_settings([tmp_path], "b")
+    assert of_run(find_tracked([tmp_path])) is None
+    found = of_run(find_tracked([tmp_path]), "b")
     assert found is not None and found.settings["learning_rate"] == 1.1
 
 

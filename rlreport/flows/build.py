@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
+from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -36,7 +37,8 @@ from rlreport.errors import UsageError
 from rlreport.figures.ragged import Ints
 from rlreport.flows.load import LoadedRun, load_run
 from rlreport.formats.base import Row
-from rlreport.metrics.settings import tracked_settings
+from rlreport.metrics.settings import find_tracked
+from rlreport.metrics.settings import of_run as settings_of_run
 from rlreport.options import BuildOptions, ReportOptions
 from rlreport.pages.author_notes import notes_file, read_notes
 from rlreport.pages.context import JudgedRun
@@ -318,13 +320,16 @@ def _card(logs: Sequence[str | Path], options: BuildOptions) -> Card:
     """Return the run's configuration; redaction removes its texts, or all entries with names."""
     meta = {str(name): str(value) for name, value in options.meta.items()}
     configs = tuple(map(Path, options.config))
+    tracked = find_tracked([*logs, *options.metrics])
+    of_run = settings_of_run(tracked, options.run)
     card = run_card(
         logs,
         configs=configs,
         meta=meta,
         git=options.git,
-        tracked=None if configs else _tracked(logs, options),
+        tracked=of_run and (of_run.source, of_run.settings),
     )
+    card.paths += chain.from_iterable(one.paths for one in tracked)
     return _redacted(card, options)
 
 
@@ -342,14 +347,6 @@ def _redacted(card: Card, options: ReportOptions) -> Card:
         # Names of settings are names, too. The paths only keep the files from being unread logs.
         return Card(withheld=card.withheld or bool(card.entries), paths=card.paths)
     return card.without_texts() if options.redact else card
-
-
-def _tracked(
-    logs: Sequence[str | Path], options: BuildOptions
-) -> tuple[str, Mapping[str, Any]] | None:
-    """Return the configuration that a tracker has of the run, and the name of its file."""
-    found = tracked_settings([*logs, *options.metrics], options.run)
-    return found and (found.source, found.settings)
 
 
 def _judge(

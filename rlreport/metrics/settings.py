@@ -29,28 +29,32 @@ class TrackedSettings(NamedTuple):
     source: str  # name of the file or folder
     run: str
     settings: Mapping[str, Any]
+    # files and folders that hold nothing else
+    paths: tuple[Path, ...] = ()
 
 
-def tracked_settings(
-    logs: Sequence[str | Path], run: str = ""
-) -> TrackedSettings | None:
-    """Return the configuration that a tracker has of a run; None without one, or with several.
-
-    With a ``run``, only its configuration counts.
-    """
-    # Tracker -> what it has of each run
-    by_tracker: dict[str, list[TrackedSettings]] = {}
+def find_tracked(logs: Sequence[str | Path]) -> list[TrackedSettings]:
+    """Return the configurations that trackers have of runs, in files and in folders of logs."""
+    found: list[TrackedSettings] = []
     for log in logs:
-        if "://" in str(log):  # only local folders are searched
-            continue
-        for one in _found_at(Path(log)):
-            if run in ("", one.run) and one.settings:
-                by_tracker.setdefault(Path(one.source).suffix, []).append(one)
-    # Those of several runs are of none. A run may be in several trackers.
-    if any(len(found) > 1 for found in by_tracker.values()):
+        if "://" not in str(log):  # only local folders are searched
+            found += _found_at(Path(log))
+    return found
+
+
+def of_run(found: Sequence[TrackedSettings], run: str = "") -> TrackedSettings | None:
+    """Return the configuration of a run, by its name if that is given; None without one.
+
+    Without a name, configurations of several runs are of none. A run may be in several trackers.
+    """
+    by_tracker: dict[str, list[TrackedSettings]] = {}
+    for one in found:
+        if run in ("", one.run) and one.settings:
+            by_tracker.setdefault(Path(one.source).suffix, []).append(one)
+    if any(len(several) > 1 for several in by_tracker.values()):
         return None
-    of_run = [found[0] for found in by_tracker.values()]
-    return max(of_run, key=lambda one: len(one.settings), default=None)
+    each = [several[0] for several in by_tracker.values()]
+    return max(each, key=lambda one: len(one.settings), default=None)
 
 
 def _found_at(path: Path) -> Iterator[TrackedSettings]:
@@ -76,18 +80,20 @@ def _in_file(path: Path) -> Iterator[TrackedSettings]:
     """Yield the configurations in a file, none if it has another name than a tracker's."""
     try:
         if path.suffix == ".wandb" and path.name.startswith("run-"):
-            yield TrackedSettings(path.name, wandb_run(path), _of_wandb(path))
+            config = path.parent / "files" / "config.yaml"
+            yield TrackedSettings(
+                path.name, wandb_run(path), _of_wandb(path, config), (config,)
+            )
         elif path.suffix == ".db" and path.is_file():
             yield from _of_trackio(path)
     except (OSError, ValueError, sqlite3.Error, RlreportError):
         return  # it is reported where its metrics are read
 
 
-def _of_wandb(path: Path) -> Mapping[str, Any]:
-    """Return the configuration of a run of W&B: of its file, else as in ``files/config.yaml``."""
+def _of_wandb(path: Path, config: Path) -> Mapping[str, Any]:
+    """Return the configuration of a run of W&B: of its file, else of ``files/config.yaml``."""
     settings = wandb_settings(path)
     if not settings:
-        config = path.parent / "files" / "config.yaml"
         document = mapping(load_config(config)) if config.is_file() else {}
         for name, entry in document.items():
             if isinstance(entry, dict) and "value" in entry:
@@ -124,7 +130,8 @@ def _of_mlflow(folder: Path) -> Iterator[TrackedSettings]:
         name = path.relative_to(folder / "params").as_posix()
         settings[name] = _CONSTANTS.get(text, _number_or_text(text))
     if settings:
-        yield TrackedSettings("params", folder.name, settings)
+        own = tuple(folder / name for name in ("meta.yaml", "params", "tags"))
+        yield TrackedSettings("params", folder.name, settings, own)
 
 
 def _number_or_text(text: str) -> Any:
