@@ -14,8 +14,8 @@ from rlreport.check.parts import part_name, tells_right
 from rlreport.check.registry import BY_ID
 from rlreport.check.run import Run
 from rlreport.metrics.consoles import console_rows
-from rlreport.metrics.progress_bars import Bars
 from rlreport.metrics.find import find_and_read
+from rlreport.metrics.progress_bars import Bars
 from rlreport.tables import Tables
 from tests.law_families import Shape
 from tests.law_families_metrics import metrics_log
@@ -135,6 +135,13 @@ def test_rewards_that_differ_in_no_group(spread: float) -> None:
 
 def test_a_learning_rate_printed_as_0_beside_a_gradient_is_unknown() -> None:
     assert severity("no_updates", log(learning_rate=0.0, grad_norm=0.3)) is None
+
+
+def test_a_learning_rate_printed_as_0_is_unknown_where_the_reward_moves() -> None:
+    reward = np.linspace(0.1, 1.5, STEPS)
+    assert severity("no_updates", log(learning_rate=0.0, reward=reward)) is None
+    flat = np.full(STEPS, 0.5)
+    assert severity("no_updates", log(learning_rate=0.0, reward=flat)) == "warning"
 
 
 def ending(level: float, noise: float) -> Tables:

@@ -98,6 +98,9 @@ def read_run(
             raise
         # The first three notes on metrics may say why none were found, either.
         reasons = [str(note.text) for note in metrics.notes[:3]] if explain else []
-        text = "; ".join(filter(None, [str(error), unknown_consoles(logs), *reasons]))
-        raise UnusableInputError(text) from error
+        consoles = unknown_consoles(logs)
+        parts = [str(error), *reasons]
+        if consoles:
+            parts.append(consoles)
+        raise UnusableInputError("; ".join(parts)) from error
     return ReadRun(scan, metrics)
