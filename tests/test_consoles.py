@@ -4,7 +4,7 @@ import gzip
 import json
 import time
 import tracemalloc
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -35,12 +35,24 @@ def row(step: int, **changed: object) -> str:
 
 
 def bar(done: int, total: int = 40, description: str = "") -> str:
-    return f"\r{description}{done * 100 // total:3d}%|██▌  | {done}/{total} [00:01<00:02,  1.0s/it]"
+    percent = done * 100 // total
+    return f"\r{description}{percent:3d}%|██▌  | {done}/{total} [00:01<00:02, 1.0s/it]"
 
 
 def written(step: int, text: str, total: int = 40) -> str:
     """A text that ``tqdm.write`` printed: the bar is cleared before, and drawn again after it."""
     return f"{bar(step, total)}{CLEAR}{text}\n{bar(step, total)}"
+
+
+def training(first: int, last: int, by: int = 1, **changed: object) -> str:
+    """The console of some steps with a progress bar, with a row each ``by`` steps."""
+    steps = range(first, last + 1, by)
+    return "".join(written(step, row(step, **changed)) for step in steps)
+
+
+def rows(count: int, **changed: object) -> str:
+    """Rows without a progress bar."""
+    return "".join(f"{row(step, **changed)}\n" for step in range(1, count + 1))
 
 
 def console(path: Path, *texts: str) -> Path:
@@ -59,28 +71,29 @@ def steps(path: Path, name: str = "reward") -> list[int]:
     return table["step"][table[name].notna()].tolist()
 
 
+def rewards(path: Path) -> list[int]:
+    """Return the rewards in hundredths, as a row has them by its step."""
+    return [round(100 * reward) for reward in read(path).table["reward"]]
+
+
 def notes(path: Path) -> str:
     return "\n".join(f"{note.text} ({note.count})" for note in read(path).notes)
 
 
 def test_rows_between_bars_are_at_the_steps_of_the_bar(tmp_path: Path) -> None:
-    path = console(
-        tmp_path / "train.log", *(written(s, row(s)) for s in range(5, 41, 5))
-    )
-    table = read(path).table
-    assert table["step"].tolist() == [5, 10, 15, 20, 25, 30, 35, 40]
-    assert table["reward"].tolist() == [0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4]
-    assert "epoch" not in table
+    path = console(tmp_path / "train.log", training(5, 40, by=5))
+    assert steps(path) == list(range(5, 41, 5))
+    assert rewards(path) == steps(path)
+    assert "epoch" not in read(path).table
     assert "at the steps of the progress bar (8)" in notes(path)
 
 
 def test_bars_of_downloads_loading_and_evaluations_do_not_count(tmp_path: Path) -> None:
-    evaluated = "".join(bar(done, 2) for done in range(3))
-    loading = "".join(bar(d, 400, "Loading weights: ") for d in range(0, 401, 100))
-    texts = [
-        written(s, row(s)) + (evaluated if s % 10 == 0 else "") for s in range(2, 41, 2)
-    ]
-    path = console(tmp_path / "train.log", loading, *texts)
+    evaluation = "".join(bar(done, total=2) for done in range(3))
+    loading = bar(0, 400, "Loading weights: ") + bar(400, 400, "Loading weights: ")
+    first = training(2, 10, by=2)
+    second = training(12, 40, by=2)
+    path = console(tmp_path / "train.log", loading, first, evaluation, second)
     assert steps(path) == list(range(2, 41, 2))
 
 
@@ -88,42 +101,46 @@ def test_a_bar_that_is_drawn_rarely_tells_steps_when_it_is_drawn_again(
     tmp_path: Path,
 ) -> None:
     # At 20 steps a second, tqdm draws the bar after a row only, so that the one before is late.
-    texts = [f"{CLEAR}{row(s)}\n{bar(s)}" for s in range(1, 41)]
-    assert steps(console(tmp_path / "train.log", bar(0), *texts)) == list(range(1, 41))
+    texts = [bar(0)]
+    for step in range(1, 41):
+        texts += [CLEAR, row(step), "\n", bar(step)]
+    assert steps(console(tmp_path / "train.log", *texts)) == list(range(1, 41))
 
 
 def test_rows_that_reach_the_file_late_are_at_the_steps_of_the_bars_drawn_again(
     tmp_path: Path,
 ) -> None:
     # With nohup, bars are written at once, and rows a block of some kB at a time.
-    bars = [bar(s) + (CLEAR + bar(s) if s % 4 == 0 else "") for s in range(1, 41)]
-    rows = [row(s) + "\n" for s in range(4, 41, 4)]
-    path = console(
-        tmp_path / "nohup.out", *bars[:26], "\n", *rows[:6], *bars[26:], "\n", *rows[6:]
-    )
-    assert steps(path) == list(range(4, 41, 4))
+    texts: list[str] = []
+    waiting: list[str] = []
+    for step in range(1, 41):
+        texts.append(bar(step))
+        if step % 4 == 0:
+            texts += [CLEAR, bar(step)]
+            waiting += [row(step), "\n"]
+        if step in (27, 40):
+            texts += ["\n", *waiting]
+            waiting.clear()
+    assert steps(console(tmp_path / "nohup.out", *texts)) == list(range(4, 41, 4))
 
 
 def test_rows_and_bars_that_do_not_belong_together_are_not_matched(
     tmp_path: Path,
 ) -> None:
-    bars = [bar(s) for s in range(1, 41)]
-    path = console(
-        tmp_path / "nohup.out", *bars, "\n", *(row(s) + "\n" for s in range(9))
-    )
+    bars = map(bar, range(1, 41))
+    path = console(tmp_path / "nohup.out", *bars, "\n", rows(9))
     assert steps(path) == list(range(1, 10))
     assert "numbered 1, 2, 3" in notes(path)
 
 
 def test_without_a_bar_rows_are_counted_times_logging_steps(tmp_path: Path) -> None:
-    rows = [row(s) + "\n" for s in range(6)]
-    said = console(tmp_path / "a" / "run.log", "args: logging_steps=10,\n", *rows)
-    assert steps(said) == [10, 20, 30, 40, 50, 60]
-    assert "times `logging_steps` (6)" in notes(said)
-    beside = console(tmp_path / "b" / "run.log", *rows)
+    in_console = console(tmp_path / "a" / "run.log", "logging_steps=10,\n", rows(6))
+    assert steps(in_console) == [10, 20, 30, 40, 50, 60]
+    assert "times `logging_steps` (6)" in notes(in_console)
+    in_file = console(tmp_path / "b" / "run.log", rows(6))
     (tmp_path / "b" / "config.yaml").write_text("logging_steps:\n  value: 5\n")
-    assert steps(beside) == [5, 10, 15, 20, 25, 30]
-    neither = console(tmp_path / "c" / "run.log", *rows)
+    assert steps(in_file) == [5, 10, 15, 20, 25, 30]
+    neither = console(tmp_path / "c" / "run.log", rows(6))
     assert steps(neither) == [1, 2, 3, 4, 5, 6]
 
 
@@ -133,7 +150,8 @@ def test_numbers_in_texts_of_numpy_and_torch_and_nan_are_read(tmp_path: Path) ->
         "'rewards/f/mean': tensor(0.25, device='cuda:0'), 'entropy': -1e999, "
         "'names': ['a', {'b': 1}], 'epoch': '0.5'}"
     )
-    found = read(console(tmp_path / "train.log", *(written(s, logged) for s in (1, 2))))
+    path = console(tmp_path / "train.log", written(1, logged), written(2, logged))
+    found = read(path)
     first = found.table.iloc[0]
     assert (first["reward"], first["rewards/f/mean"]) == (0.5, 0.25)
     assert first["grad_norm"] == 3.289e6
@@ -154,28 +172,28 @@ def test_numbers_in_texts_of_numpy_and_torch_and_nan_are_read(tmp_path: Path) ->
     ids=["rank", "ray", "time", "amid", "cut by a bar", "wrapped", "pretty"],
 )
 def test_a_row_is_found_wherever_it_stands(text: str, tmp_path: Path) -> None:
-    texts = []
+    texts: list[str] = []
     for step in range(1, 6):
         one = row(step)
         spread = one.replace("{", "{\n    ").replace(", ", ",\n    ")
-        parts = {"row": one, "cut": one[:31], "rest": one[31:], "spread": spread}
+        parts = {"row": one, "spread": spread}
+        parts |= {"cut": one[:31], "rest": one[31:]}
+        text_of_step = text
         for name, part in parts.items():
-            text_of_step = (texts[-1] if name != "row" else text).replace(
-                f"{{{name}}}", part
-            )
-            texts = [*texts[: step - 1], text_of_step]
+            text_of_step = text_of_step.replace(f"{{{name}}}", part)
+        texts.append(text_of_step)
     path = console(tmp_path / "train.log", "\n".join(texts))
-    assert read(path).table["reward"].tolist() == [0.01, 0.02, 0.03, 0.04, 0.05]
+    assert rewards(path) == [1, 2, 3, 4, 5]
 
 
 def test_a_row_that_several_ranks_print_is_one(tmp_path: Path) -> None:
-    def printed(step: int) -> str:
-        ranks = (f"[rank{r}]: {row(step, reward=step + r / 10)}\n" for r in range(4))
-        return "".join(ranks) + row(step) + "\n" * 2
-
-    path = console(tmp_path / "train.log", *(printed(step) for step in range(1, 6)))
+    texts: list[str] = []
+    for step in range(1, 6):
+        for rank in range(4):
+            texts.append(f"[rank{rank}]: {row(step, reward=step + rank / 10)}\n")
+    path = console(tmp_path / "train.log", *texts)
     assert steps(path) == [1, 2, 3, 4, 5]
-    assert read(path).table["reward"].tolist() == [1.0, 2.0, 3.0, 4.0, 5.0]
+    assert rewards(path) == [100, 200, 300, 400, 500]
 
 
 def test_summaries_are_no_steps_and_evaluations_belong_to_the_row_before(
@@ -183,64 +201,52 @@ def test_summaries_are_no_steps_and_evaluations_belong_to_the_row_before(
 ) -> None:
     evaluated = "{'eval_loss': 0.1, 'eval_reward': 0.7, 'epoch': 0.1}\n"
     summary = "{'train_runtime': 9.5, 'train_loss': 0.3, 'epoch': 0.2}\n"
-    rows = [row(s) + "\n" + (evaluated if s == 2 else "") for s in range(1, 5)]
     last = evaluated.replace("0.7", "0.8")
-    path = console(tmp_path / "train.log", *rows, summary, last)
+    path = console(tmp_path / "train.log", rows(2), evaluated, row(3), summary, last)
     table = read(path).table
-    assert table["step"].tolist() == [1, 2, 3, 4]
-    assert table["eval_reward"].dropna().index.tolist() == [1, 3]
+    assert table["step"].tolist() == [1, 2, 3]
+    assert table["eval_reward"].dropna().tolist() == [0.7, 0.8]
+    assert steps(path, "eval_reward") == [2, 3]
     assert not {"train_runtime", "train_loss"} & set(table)
 
 
 def test_training_without_a_reward_before_that_with_one_is_left_out_and_said(
     tmp_path: Path,
 ) -> None:
-    sft = [
-        written(s, str({"loss": 2 - s / 10, "epoch": s / 9}), total=9)
-        for s in range(1, 10)
-    ]
-    done = "\n{'train_runtime': 9.5, 'train_loss': 0.3, 'epoch': 1.0}\n"
-    path = console(
-        tmp_path / "a.log", *sft, done, *(written(s, row(s)) for s in range(1, 9))
-    )
+    sft = ""
+    for step in range(1, 10):
+        logged = {"loss": 2 - step / 10, "epoch": step / 9}
+        sft += written(step, str(logged), total=9)
+    sft += "\n{'train_runtime': 9.5, 'train_loss': 0.3, 'epoch': 1.0}\n"
+    path = console(tmp_path / "a.log", sft, training(1, 8))
     table = read(path).table
     assert table["step"].tolist() == list(range(1, 9))
     assert set(table["loss"]) == {0.0012}
-    assert "training without a reward, such as SFT: left out" in notes(path)
+    assert "such as SFT: left out, as the console also" in notes(path)
     assert "(9)" in notes(path)
-    alone = console(tmp_path / "b.log", *sft, done)
-    assert len(read(alone).table) == 9
+    assert len(read(console(tmp_path / "b.log", sft)).table) == 9
 
 
-def test_training_that_is_started_again_in_one_console_is_two_starts(
+def test_training_that_is_started_again_or_resumed_in_one_console(
     tmp_path: Path,
 ) -> None:
-    first = [written(s, row(s)) for s in range(1, 13)]
-    path = console(
-        tmp_path / "train.log",
-        *first,
-        "\n",
-        *first,
-        *(written(s, row(s)) for s in range(13, 31)),
-    )
-    assert max(steps(path)) == 30 and len(steps(path)) == 30
+    failed = training(1, 12, reward=0.0, grad_norm=9.0)
+    again = console(tmp_path / "a.log", failed, "\n", training(1, 30))
+    assert steps(again) == list(range(1, 31))
+    assert "2 starts in one log" in notes(again)
     resumed = console(
-        tmp_path / "resumed.log",
-        *first,
-        "\n",
-        *(written(s, row(s, reward=1.0)) for s in range(9, 31)),
+        tmp_path / "b.log", training(1, 12), "\n", training(9, 30, reward=1.0)
     )
     found = read(resumed)
     assert found.table["step"].tolist() == list(range(1, 31))
-    assert found.table["reward"].tolist()[8] == 1.0
+    assert found.table["reward"].tolist()[7:9] == [0.08, 1.0]
 
 
 def test_tables_of_completions_are_no_rows(tmp_path: Path) -> None:
     table = "╭─ Step 1 ─╮\n│ {'loss': 9.0, 'reward': 9.0, 'epoch': 9.0} │ 1.00 │\n╰──────────╯\n"
-    path = console(
-        tmp_path / "train.log", *(written(s, row(s)) + table for s in (1, 2, 3))
-    )
-    assert read(path).table["reward"].tolist() == [0.01, 0.02, 0.03]
+    texts = [written(step, row(step)) + table for step in (1, 2, 3)]
+    path = console(tmp_path / "train.log", *texts)
+    assert rewards(path) == [1, 2, 3]
 
 
 @pytest.mark.parametrize(
@@ -280,15 +286,16 @@ MINIMIND: dict[str, Callable[[int, int], str]] = {
 
 @pytest.mark.parametrize("kind", MINIMIND)
 def test_lines_of_minimind_are_read_over_epochs(kind: str, tmp_path: Path) -> None:
-    printed = [MINIMIND[kind](epoch, s) for epoch in (1, 2) for s in range(5, 21, 5)]
-    found = read(console(tmp_path / "grpo.log", *printed))
-    assert found.table["step"].tolist() == [5, 10, 15, 20, 25, 30, 35, 40]
+    line = MINIMIND[kind]
+    first = [line(1, step) for step in range(5, 21, 5)]
+    second = [line(2, step) for step in range(5, 21, 5)]
+    found = read(console(tmp_path / "grpo.log", *first, *second))
+    assert found.table["step"].tolist() == list(range(5, 41, 5))
     roles = roles_of(found.table.columns)
-    assert found.table[roles["reward"]].tolist()[:2] == [-5.5, -10.5]
-    assert found.table[roles["length"]].tolist()[0] == 271.38
-    assert found.table[roles["kl_token"]].tolist()[0] == 0.001, (
-        "positive, as it is a KL"
-    )
+    at_start = found.table.iloc[0]
+    assert at_start[roles["reward"]] == -5.5
+    assert at_start[roles["length"]] == 271.38
+    assert at_start[roles["kl_token"]] == 0.001, "positive, as it is a KL"
     assert "adv_mean" not in found.table, "rounded to 0 at all steps"
 
 
@@ -297,7 +304,8 @@ def test_old_minimind_prints_of_kl_sums_are_no_kl_per_token(tmp_path: Path) -> N
         "Epoch: 0, Step: {}/20, Actor Loss: 0.010000, Critic Loss: 0.5, Reward: 0.5, "
         "KL: 0.2, KL_ref: 30.5, Avg Response Len: 271.38, Actor LR: 3.00e-07\n"
     )
-    found = read(console(tmp_path / "ppo.log", *(line.format(s) for s in range(1, 9))))
+    path = console(tmp_path / "ppo.log", *map(line.format, range(1, 9)))
+    found = read(path)
     roles = roles_of(found.table.columns)
     assert roles["reward"] == "reward" and "kl_token" not in roles
 
@@ -327,19 +335,19 @@ def test_a_zero_with_a_fixed_number_of_decimals_is_unknown(
 def test_a_loss_that_transformers_rounds_to_0_is_unknown_and_other_zeros_are_not(
     tmp_path: Path,
 ) -> None:
-    rows = [row(s, loss=0.0, kl=0.0) + "\n" for s in range(1, 9)]
-    table = read(console(tmp_path / "a.log", *rows)).table
+    path = console(tmp_path / "a.log", rows(8, loss=0.0, kl=0.0))
+    table = read(path).table
     assert "loss" not in table and set(table["kl"]) == {0.0}
     # Version 5 prints significant digits.
-    exact = [row(s, loss="0") + "\n" for s in range(1, 9)]
-    assert set(read(console(tmp_path / "b.log", *exact)).table["loss"]) == {0.0}
+    exact = read(console(tmp_path / "b.log", rows(8, loss="0"))).table
+    assert set(exact["loss"]) == {0.0}
 
 
 @pytest.mark.parametrize(
     "name", ["train.log", "log.txt", "nohup.out", "slurm-1.out", "console"]
 )
 def test_a_console_given_alone_is_a_report(name: str, tmp_path: Path) -> None:
-    path = console(tmp_path / name, *(written(s, row(s)) for s in range(1, 41)))
+    path = console(tmp_path / name, training(1, 40))
     verdict = check_logs([path], BuildOptions(workers=1))
     assert "rose" in verdict.sentence
     seen = rlreport_command("inspect", path)
@@ -347,8 +355,8 @@ def test_a_console_given_alone_is_a_report(name: str, tmp_path: Path) -> None:
 
 
 def test_a_compressed_console_in_a_folder_is_read(tmp_path: Path) -> None:
-    text = "".join(written(s, row(s)) for s in range(1, 41))
-    (tmp_path / "train.log.gz").write_bytes(gzip.compress(text.encode()))
+    packed = gzip.compress(training(1, 40).encode())
+    (tmp_path / "train.log.gz").write_bytes(packed)
     assert len(read(tmp_path).table) == 40
 
 
@@ -362,16 +370,19 @@ def test_a_console_without_known_rows_says_what_was_looked_for(tmp_path: Path) -
 
 def test_output_log_of_wandb_is_read_if_its_run_file_is_missing(tmp_path: Path) -> None:
     run = tmp_path / "run-20260102_030405-abcd1234"
-    console(run / "files" / "output.log", *(row(s) + "\n" for s in range(1, 9)))
+    console(run / "files" / "output.log", rows(8))
     (run / "files" / "config.yaml").write_text("logging_steps:\n  value: 10\n")
     assert steps(tmp_path) == [10, 20, 30, 40, 50, 60, 70, 80]
     (note,) = read(tmp_path).notes
-    assert note.file.endswith("files/output.log")
+    assert note.file is not None and note.file.endswith("files/output.log")
 
 
 def test_a_console_of_what_another_file_has_is_not_read(tmp_path: Path) -> None:
-    console(tmp_path / "logs" / "train.log", *(written(s, row(s)) for s in range(1, 9)))
-    history = [json.loads(row(s).replace("'", '"')) | {"step": s} for s in range(1, 9)]
+    console(tmp_path / "logs" / "train.log", training(1, 8))
+    history: list[dict[str, float]] = []
+    for step in range(8):
+        logged = json.loads(row(step).replace("'", '"'))
+        history.append(logged | {"step": step})
     state = tmp_path / "out" / "checkpoint-8" / "trainer_state.json"
     state.parent.mkdir(parents=True)
     state.write_text(json.dumps({"log_history": history}))
@@ -385,9 +396,8 @@ def test_a_console_of_what_another_file_has_is_not_read(tmp_path: Path) -> None:
 
 def test_several_consoles_in_a_folder_are_several_runs(tmp_path: Path) -> None:
     for name in ("seed1", "seed2"):
-        console(tmp_path / f"{name}.log", *(written(s, row(s)) for s in range(1, 9)))
-    sft = (str({"loss": 1.0, "grad_norm": 1.0, "epoch": s}) + "\n" for s in range(1, 9))
-    console(tmp_path / "sft.log", *sft)
+        console(tmp_path / f"{name}.log", training(1, 8))
+    console(tmp_path / "sft.log", "{'loss': 1.0, 'grad_norm': 1.0, 'epoch': 1.0}\n")
     assert read(tmp_path).runs == ["seed1", "seed2"]
     assert "training without a reward, such as SFT, next to" in notes(tmp_path)
     assert len(find_and_read([tmp_path], run="seed2").table) == 8
@@ -406,16 +416,15 @@ HOSTILE: dict[str, str] = {
 
 @pytest.mark.parametrize("kind", HOSTILE)
 def test_hostile_text_costs_little_and_hides_no_row(kind: str, tmp_path: Path) -> None:
-    rows = [row(s) + "\n" for s in range(1, 5)]
-    path = console(tmp_path / "train.log", HOSTILE[kind], "\n", *rows)
+    path = console(tmp_path / "train.log", HOSTILE[kind], "\n", rows(4))
     start = time.process_time()
-    assert read(path).table["reward"].tolist() == [0.01, 0.02, 0.03, 0.04]
+    assert rewards(path) == [1, 2, 3, 4]
     assert time.process_time() - start < 5
 
 
 def test_a_long_line_needs_little_memory(tmp_path: Path) -> None:
-    rows = (written(s, row(s)) for s in range(1, 41))
-    path = console(tmp_path / "train.log", bar(1) * 10_000, "x" * 30_000_000, *rows)
+    long = bar(1) * 10_000 + "x" * 30_000_000
+    path = console(tmp_path / "train.log", long, training(1, 40))
     tracemalloc.start()
     table = read(path).table
     peak = tracemalloc.get_traced_memory()[1]
@@ -425,12 +434,8 @@ def test_a_long_line_needs_little_memory(tmp_path: Path) -> None:
 
 def test_names_with_markup_are_only_text(tmp_path: Path) -> None:
     name = "<script>alert(1)</script>_reward"
-    path = console(
-        tmp_path / "train.log",
-        *(written(s, row(s, **{name: s / 9})) for s in range(1, 41)),
-    )
+    text = training(1, 40).replace("'kl'", f"'{name}'")
+    path = console(tmp_path / "train.log", text)
     rlreport.build([path], tmp_path / "out", quiet=True)
-    pages: Sequence[Path] = [*(tmp_path / "out").rglob("*.html")]
-    assert pages and not any(
-        "<script>alert" in page.read_text("utf-8") for page in pages
-    )
+    pages = [page.read_text("utf-8") for page in (tmp_path / "out").rglob("*.html")]
+    assert pages and not any("<script>alert" in page for page in pages)

@@ -137,6 +137,13 @@ def test_a_learning_rate_printed_as_0_beside_a_gradient_is_unknown() -> None:
     assert severity("no_updates", log(learning_rate=0.0, grad_norm=0.3)) is None
 
 
+def test_a_learning_rate_printed_as_0_is_unknown_where_the_reward_moves() -> None:
+    reward = np.linspace(0.1, 1.5, STEPS)
+    assert severity("no_updates", log(learning_rate=0.0, reward=reward)) is None
+    flat = np.full(STEPS, 0.5)
+    assert severity("no_updates", log(learning_rate=0.0, reward=flat)) == "warning"
+
+
 def ending(level: float, noise: float) -> Tables:
     end = level + noise * np.sign(NOISE)
     return metrics_log(STEPS, reward=np.where(TIME < 0.6, FLAT + 0.5 * TIME, end))

@@ -130,7 +130,7 @@ def read_run(
             return ReadRun(scan, wide, planned_steps(wide.paths, settings))
         # The first three notes on metrics may say why none were found, either.
         reasons = [str(note.text) for note in metrics.notes[:3]] if explain else []
-        text = "; ".join(filter(None, [str(error), unknown_consoles(logs), *reasons]))
+        text = "; ".join(filter(None, [str(error), *reasons, unknown_consoles(logs)]))
         raise UnusableInputError(text) from error
     if read_options.roles and not metrics.paths:
         raise UsageError("--role: there are no trainer metrics in the logs")

@@ -34,7 +34,7 @@ def consoles_to_omit(
     logged: set[str] = set()
     for records in others:
         logged |= _names(records)
-    names_of = {path: {_plain(name) for name in names_in(path)} for path in consoles}
+    names_of = {path: set(map(without_prefixes, names_in(path))) for path in consoles}
     has_rl = is_of_rl(logged) or any(map(is_of_rl, names_of.values()))
     omitted: dict[Path, str] = {}
     for path, names in names_of.items():
@@ -53,11 +53,7 @@ def _names(records: Iterable[Record]) -> set[str]:
             names |= metrics.keys()
     except (*DAMAGED, RlreportError, ValueError):
         pass  # reading the file tells why
-    return {_plain(name) for name in names if not name.startswith(COUNTER)}
-
-
-def _plain(name: str) -> str:
-    return without_prefixes(name)
+    return {without_prefixes(name) for name in names if not name.startswith(COUNTER)}
 
 
 def runs_of(consoles: Iterable[tuple[Path, str]]) -> dict[Path, str]:

@@ -238,7 +238,8 @@ def numbered(rows: Iterable[Row], found: Survey) -> Iterator[tuple[Phase, Row]]:
         if printed == phase.printed:
             phase = next(left)
             printed = trained = step = 0
-        trained += row.kind == "train"
+        if row.kind == "train":
+            trained += 1
         if row.step is None:
             row.step = _step_of(row, phase, printed, trained, step)
         step = row.step

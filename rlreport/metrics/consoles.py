@@ -62,7 +62,8 @@ class Verl(Trainer):
         if start is None:
             return
         cells: Cells = {}
-        for pair in piece[start.end() :].decode(errors="replace").strip().split(" - "):
+        text = piece[start.end() :].decode(errors="replace").strip()
+        for pair in text.split(" - "):
             match = self._pair.fullmatch(pair)
             if match:
                 cells[match[1]] = match[2]
@@ -138,7 +139,8 @@ class DeepSpeedChat(Trainer):
         for part in re.split(r"[|,]", metrics.decode(errors="replace")):
             match = self._pair.fullmatch(part.strip())
             if match:
-                cells[match[1].strip().lower().replace(" ", "_")] = match[2]
+                name = match[1].strip().lower()
+                cells[name.replace(" ", "_")] = match[2]
         # The number of a pass over the same rollouts is no metric.
         for name in ("ppo_ep", "ppo_epoch"):
             cells.pop(name, None)
@@ -178,7 +180,8 @@ class MiniMind(Trainer):
             return
         epoch, step, total = (int(group) for group in start.groups() if group)
         cells: Cells = {}
-        for match in self._pair.finditer(piece[start.end() :].decode(errors="replace")):
+        text = piece[start.end() :].decode(errors="replace")
+        for match in self._pair.finditer(text):
             name = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", match[1].strip())
             name = name.lower().replace(" ", "_")
             cells[self._names.get(name, name)] = match[2]

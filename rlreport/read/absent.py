@@ -56,7 +56,7 @@ def _notes_on(root: Path) -> Iterator[Note]:
 _ROLLOUTS = ".jsonl, .json, .parquet, .db, .eval"
 _METRICS = (
     "trainer_state.json, .jsonl, .csv, events.out.tfevents.*, run-*.wandb, "
-    "MLflow's metrics/, .log"
+    "MLflow's metrics/, consoles (.log, .txt, .out)"
 )
 
 
