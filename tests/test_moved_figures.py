@@ -14,9 +14,17 @@ import pytest
 import rlreport
 from rlreport.check import quantities
 from rlreport.check.finding import Finding, Onset, Rank, Severity
-from rlreport.check.moved import FEWEST, MOST, MovedFigures, focus_of, moved_figures
+from rlreport.check.moved import (
+    FEWEST,
+    MOST,
+    MovedFigures,
+    _are_alike,
+    focus_of,
+    moved_figures,
+)
 from rlreport.check.moved_words import moved_in_words
 from rlreport.check.run import Run
+from rlreport.check.series import Series
 from rlreport.draw.strips import Rule, Steps, axis_of, strip
 from tests.reading import write
 from tests.tables_builder import table_of_rows, tables_of
@@ -96,6 +104,12 @@ def test_copies_of_a_figure_are_merged(name: str):
     scaled = {name: 3.0 * reward + 1.0}
     run = run_of(reward, **scaled, **{"aux/odd": broken(1, 2.0, 5.0)})
     assert names(moved(run, lead())) == ["reward", "aux/odd"]
+
+
+def test_copies_without_two_values_in_a_row_are_alike():
+    values = np.where(np.arange(STEPS) % 2, np.nan, broken(1, 1.0, 2.0))
+    steps = np.arange(STEPS)
+    assert _are_alike(Series(steps, values), Series(steps, 2 * values))
 
 
 def test_figures_that_only_break_together_are_not_merged():
