@@ -129,6 +129,9 @@ def read_logs(  # noqa: PLR0913 (what a caller may give, by name)
     )
     name = safe_text(_name(paths))
     if metrics and not files.sources:
+        if score is not None:
+            text = message("no response is logged that --score could score")
+            files.notes.append(Note(NoteKind.SCORE, text, 1))
         return no_responses(name, files.notes)
     rows = log_rows(chunks, files, keep_restarted=options.restarts != "last")
     chunks.clear()  # to save memory, as ``rows`` has all of them
