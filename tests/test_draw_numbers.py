@@ -104,7 +104,7 @@ def test_labels_of_curves_never_overlap():
     )
     chart = drawn(overview_charts(tables_of(table)))[0]
     found = heights(ET.fromstring(chart.svg))
-    places = sorted(found[name] for name in ("policy", "reference", "valid, policy"))
+    places = sorted(found[name] for name in ("policy", "reference", "second, policy"))
     assert all(below - above >= 12 for above, below in pairwise(places))
 
 

@@ -133,6 +133,9 @@ def read_logs(  # noqa: PLR0913 (what a caller may give, by name)
     )
     name = safe_text(_name(paths))
     if trainer.files and not files.sources:
+        if score is not None:
+            text = message("no response is logged that --score could score")
+            files.notes.append(Note(NoteKind.SCORE, text, 1))
         return no_responses(name, files.notes)
     rows = log_rows(chunks, files, options.restarts)
     chunks.clear()  # to save memory, as ``rows`` has all of them
