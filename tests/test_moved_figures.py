@@ -98,6 +98,14 @@ def test_copies_of_a_figure_are_merged(name: str):
     assert names(moved(run, lead())) == ["reward", "aux/odd"]
 
 
+def test_a_metric_of_every_fourth_step_is_compared_with_the_reward_without_an_error():
+    reward = broken(0, 0.9, 0.1)
+    is_left_out = np.arange(STEPS) % 4 > 0
+    sparse = np.where(is_left_out, np.nan, reward)
+    run = run_of(reward, **{"aux/sparse": sparse, "aux/odd": broken(1, 2.0, 5.0)})
+    assert {"reward", "aux/odd"} <= set(names(moved(run, lead())))
+
+
 def test_figures_that_only_break_together_are_not_merged():
     run = collapsed(
         **{"aux/one": broken(1, 2.0, 90.0), "aux/two": broken(2, 3.0, 70.0)}

@@ -291,6 +291,8 @@ def _are_alike(one: Series, other: Series, unexplained: float = parts.COPY) -> b
     changes = np.diff(one.values[in_one])
     others = np.diff(other.values[in_other])
     finite = np.isfinite(changes) & np.isfinite(others)
+    if not finite.any():  # no two steps that follow each other have both values
+        return False
     steps = np.arange(len(changes))
     # The change from step to step without the largest ones
     small = np.abs(changes) <= np.quantile(np.abs(changes[finite]), SMALL_CHANGES)
