@@ -112,6 +112,14 @@ def test_copies_without_two_values_in_a_row_are_alike():
     assert _are_alike(Series(steps, values), Series(steps, 2 * values))
 
 
+def test_a_metric_of_every_fourth_step_is_compared_with_the_reward_without_an_error():
+    reward = broken(0, 0.9, 0.1)
+    is_left_out = np.arange(STEPS) % 4 > 0
+    sparse = np.where(is_left_out, np.nan, reward)
+    run = run_of(reward, **{"aux/sparse": sparse, "aux/odd": broken(1, 2.0, 5.0)})
+    assert {"reward", "aux/odd"} <= set(names(moved(run, lead())))
+
+
 def test_figures_that_only_break_together_are_not_merged():
     run = collapsed(
         **{"aux/one": broken(1, 2.0, 90.0), "aux/two": broken(2, 3.0, 70.0)}
