@@ -292,7 +292,9 @@ def _are_alike(one: Series, other: Series, unexplained: float = parts.COPY) -> b
     others = np.diff(other.values[in_other])
     finite = np.isfinite(changes) & np.isfinite(others)
     if not finite.any():
-        return True  # no two steps in a row have a value in both: only the values can tell
+        return (
+            True  # no two steps in a row have a value in both: only the values can tell
+        )
     steps = np.arange(len(changes))
     # The change from step to step without the largest ones
     small = np.abs(changes) <= np.quantile(np.abs(changes[finite]), SMALL_CHANGES)
