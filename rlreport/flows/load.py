@@ -130,8 +130,8 @@ def read_run(
             return ReadRun(scan, wide, planned_steps(wide.paths, settings))
         # The first three notes on metrics may say why none were found, either.
         reasons = [str(note.text) for note in metrics.notes[:3]] if explain else []
-        text = "; ".join(filter(None, [str(error), *reasons, unknown_consoles(logs)]))
-        raise UnusableInputError(text) from error
+        parts = [str(error), *reasons, unknown_consoles(logs)]
+        raise UnusableInputError("; ".join(filter(None, parts))) from error
     if read_options.roles and not metrics.paths:
         raise UsageError("--role: there are no trainer metrics in the logs")
     starts = max(scan.starts, metrics.starts)

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -236,7 +237,11 @@ def _find_older(folder: FolderContent) -> None:
     times = [time for time in logged_times if time is not None]
     if len(times) < len(names):
         return
-    falls = [i for i in range(1, len(times)) if times[i] < times[i - 1]]
+    falls = [
+        position
+        for position, (before, after) in enumerate(pairwise(times), 1)
+        if after < before
+    ]
     if len(falls) != 1:
         return
     (fall,) = falls
@@ -272,7 +277,8 @@ def _solved_weights(
         return tuple(ones.tolist())
     if len(y) < count + _MORE_STEPS or np.linalg.matrix_rank(x) < count:
         return None
-    weights: list[float] = np.linalg.lstsq(x, y, rcond=None)[0].tolist()
+    solved, *_ = np.linalg.lstsq(x, y, rcond=None)
+    weights: list[float] = solved.tolist()
     rounded = [float(f"{weight:.{_WEIGHT_DIGITS}g}") for weight in weights]
     for solution in (rounded, weights):
         if _misses_by(x, y, np.array(solution)) <= _EXACT:
@@ -282,7 +288,7 @@ def _solved_weights(
 
 def _misses_by(x: Floats, y: Floats, weights: Floats) -> float:
     """Return the largest error of weighted sums, relative to the largest reward."""
-    scale = max(float(np.abs(y).max()), float(np.abs(x).max()))
+    scale = float(max(np.abs(y).max(), np.abs(x).max()))
     error = float(np.abs(x @ weights - y).max())
     return error / scale if scale else error
 
@@ -337,7 +343,8 @@ def logged_share(
     files = [name for name in folder.contents if name not in folder.others]
     steps = folder.steps_of(files)
     # A first file at step 1 may be that of ``logging_first_step``.
-    distance = math.gcd(*(step for step in steps if step != 1)) if len(steps) > 1 else 1
+    later = [step for step in steps if step != 1]
+    distance = math.gcd(*later) if len(steps) > 1 else 1
     if distance <= steps_per_generation or any(name in repeats for name in files):
         return None
     trained = [folder.contents[name].rows for name in folder.trained]

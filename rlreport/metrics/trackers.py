@@ -102,7 +102,8 @@ def mlflow_records(folder: Path, unused: UnusedRows) -> Iterator[Record]:
     A metric that is only at step 0 while others go on was logged without a step, which MLflow
     stores as 0: it is left out.
     """
-    paths = sorted(p for p in folder.rglob("*") if p.is_file() and not p.is_symlink())
+    found = [path for path in folder.rglob("*") if path.is_file()]
+    paths = sorted(path for path in found if not path.is_symlink())
     files = [_MlflowFile.of(path, folder) for path in paths]
     goes_on = any(file.last_step > 0 for file in files)
     kept: list[_MlflowFile] = []

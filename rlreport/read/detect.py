@@ -166,7 +166,8 @@ def detect_formats(
     files.notes += files.trl.notes
     kept: list[int] = []
     for i, source in enumerate(files.sources):
-        files.formats[i] = files.trl.formats.get(source.name, files.formats[i])
+        of_trl = files.trl.formats.get(source.name)
+        files.formats[i] = of_trl or files.formats[i]
         if source.name not in files.trl.left_out:
             kept.append(i)
     read = files.only(kept)

@@ -176,7 +176,8 @@ class _KeptRows:
             in_validation = self.columns["validation"][rows] == RowRole.VALIDATION
             starts = starts_of(steps, in_validation, prompts)
             if starts.any():  # more than the first one
-                found.setdefault(int(starts[-1]) + 1, []).append((file, rows, starts))
+                count = int(starts[-1]) + 1
+                found.setdefault(count, []).append((file, rows, starts))
         for count, files in sorted(found.items()):
             self.starts = max(self.starts, count)
             rows = np.concatenate([rows for _, rows, _ in files])

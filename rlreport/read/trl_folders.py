@@ -169,15 +169,13 @@ def _log_of_metrics(trainer: Trainer) -> TrainerLog:
     metrics = trainer.metrics
     if "step" not in metrics:
         return TrainerLog()
-    numbers: dict[int, dict[str, float]] = {
-        int(step): {} for step in metrics["step"].tolist()
-    }
+    steps = metrics["step"].tolist()
+    numbers: dict[int, dict[str, float]] = {int(step): {} for step in steps}
     for column in metrics.columns:
         name = _name_in_trl(str(column))
         if not _USED.fullmatch(name):
             continue
-        values = zip(metrics["step"].tolist(), metrics[column].tolist(), strict=True)
-        for step, value in values:
+        for step, value in zip(steps, metrics[column].tolist(), strict=True):
             if math.isfinite(value):
                 numbers[int(step)][name] = value
     last = max(numbers, default=0)

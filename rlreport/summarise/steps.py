@@ -146,7 +146,8 @@ def trainer_steps(
     """
     # Column 0 is ``step``.
     roles = roles_of(map(str, metrics.columns[1:]), metric_roles)
-    has_role = metrics[list(roles.values())].notna().any(axis=1).to_numpy()
+    with_role = metrics[list(roles.values())].notna()
+    has_role = with_role.any(axis=1).to_numpy()
     if has_role.any():
         metrics = metrics.iloc[int(np.argmax(has_role)) :]
     # A table without rows has the right columns; then each step of the metrics gets a row.

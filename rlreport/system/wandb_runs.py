@@ -44,7 +44,8 @@ class WandbPath(NamedTuple):
     def of(cls, url: str) -> WandbPath:
         """Return the names in a URL; raise UsageError if it has another form."""
         parts = [unquote(part) for part in url.removeprefix(SCHEME).split("/") if part]
-        if len(parts) not in (2, 3) or not all(map(_NAME.fullmatch, parts)):
+        are_names = all(map(_NAME.fullmatch, parts))
+        if not are_names or len(parts) not in (2, 3):
             raise UsageError(
                 f"{url:.200}: give {SCHEME}ENTITY/PROJECT/RUN; RUN is the id in the address of "
                 "its page"
@@ -192,5 +193,6 @@ def _answered(path: WandbPath) -> Iterator[None]:
     except RlreportError:
         raise
     except Exception as error:
-        why = " ".join(str(error).split())[:200] or type(error).__name__
+        words = " ".join(str(error).split())
+        why = words[:200] or type(error).__name__
         raise Unusable(f"{path}: W&B's server does not give this run: {why}") from None
