@@ -187,9 +187,11 @@ def test_a_configuration_in_the_log_fills_the_card_without_its_secrets(
 
 def with_values(*names: str) -> Rows:
     """Rows in which each of the names has the step as its value."""
-    return [
-        dict.fromkeys(("step", *names), step) | {"loss": 0.1} for step in range(STEPS)
-    ]
+    rows = []
+    for step in range(STEPS):
+        values = dict.fromkeys(names, step)
+        rows.append({"step": step, **values, "loss": 0.1})
+    return rows
 
 
 @pytest.mark.parametrize(

@@ -107,8 +107,8 @@ def test_copies_of_a_figure_are_merged(name: str):
 
 
 def test_copies_without_two_values_in_a_row_are_alike():
-    values = np.where(np.arange(STEPS) % 2, np.nan, broken(1, 1.0, 2.0))
     steps = np.arange(STEPS)
+    values = np.where(steps % 2, np.nan, broken(1, 1.0, 2.0))
     assert _are_alike(Series(steps, values), Series(steps, 2 * values))
 
 

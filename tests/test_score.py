@@ -440,8 +440,10 @@ def test_without_the_option_there_are_no_flips(
 def test_a_run_of_metrics_alone_says_that_nothing_is_scored(tmp_path: Path) -> None:
     file = tmp_path / "grade.py"
     file.write_text(TRL, "utf-8")
-    steps = [{"step": step, "reward": 0.1 * step, "loss": 1.0} for step in range(9)]
-    log = write(tmp_path / "logs" / "metrics.jsonl", steps)
+    rows = []
+    for step in range(9):
+        rows.append({"step": step, "reward": 0.1 * step, "loss": 1.0})
+    log = write(tmp_path / "logs" / "metrics.jsonl", rows)
     report = build(log.parent, tmp_path / "report", score=file, workers=1)
     texts = [note.text for note in report.tables.notes if note.kind == "score"]
     assert texts == ["no response is logged that --score could score"]

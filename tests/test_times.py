@@ -297,7 +297,11 @@ def test_a_resumption_is_no_duration_of_a_step(tmp_path: Path, repeated: int) ->
 
 
 def test_a_fresh_start_after_a_failed_one_has_its_own_times(tmp_path: Path) -> None:
-    failed = metrics(8, timestamp=lambda s: at(s).isoformat(), loss=lambda s: s)
+    failed = metrics(
+        8,
+        timestamp=lambda s: at(s).isoformat(),
+        loss=lambda s: s,
+    )
     later = metrics(40, timestamp=lambda s: at(s + 500).isoformat())
     found = times(written(tmp_path / "log.jsonl", [*failed, *later]))
     assert found.start == at(500).timestamp()

@@ -19,11 +19,11 @@ from tests.tracked import (
     STEPS,
     TRACKERS,
     WITH_TABLES,
-    metrics_of,
+    history,
     wandb_file,
 )
 
-EXPECTED = pd.DataFrame([{"step": s, **metrics_of(s)} for s in range(1, STEPS + 1)])
+EXPECTED = pd.DataFrame(history())
 
 
 @pytest.fixture(scope="module")
@@ -114,7 +114,8 @@ def test_a_table_without_steps_is_at_the_step_that_the_trainer_counted_last(tmp_
             ):
                 values = ("one", own, "2026-11-28", json.dumps(event))
                 database.execute("INSERT INTO metrics VALUES (?, ?, ?, ?)", values)
-    assert read(path).responses["step"].unique().tolist() == [*range(1, 7)]
+    steps = read(path).responses["step"].unique()
+    assert steps.tolist() == [*range(1, 7)]
 
 
 def steps_of(rows: list[tuple[int | None, dict[str, int]]]) -> list[int | None]:
@@ -126,17 +127,45 @@ def steps_of(rows: list[tuple[int | None, dict[str, int]]]) -> list[int | None]:
     ("rows", "steps"),
     [
         # The trainer logs no step: the tracker's count is the step.
-        ([(0, {}), (1, {}), (2, {})], [0, 1, 2]),
+        (
+            [(0, {}), (1, {}), (2, {})],
+            [0, 1, 2],
+        ),
         # Rows between two steps are of the first of them.
         (
-            [(0, {"train/global_step": 1}), (1, {}), (2, {"train/global_step": 2})],
+            [
+                (0, {"train/global_step": 1}),
+                (1, {}),
+                (2, {"train/global_step": 2}),
+            ],
             [1, 1, 2],
         ),
         # What is logged before the first step is of that one at the latest.
-        ([(0, {}), (5, {}), (9, {"trainer/global_step": 3})], [0, 3, 3]),
-        ([(None, {}), (1, {"global_step": 4}), (None, {})], [4, 4, 4]),
+        (
+            [
+                (0, {}),
+                (5, {}),
+                (9, {"trainer/global_step": 3}),
+            ],
+            [0, 3, 3],
+        ),
+        (
+            [
+                (None, {}),
+                (1, {"global_step": 4}),
+                (None, {}),
+            ],
+            [4, 4, 4],
+        ),
         # A restart sets the trainer's step back, but not the tracker's count.
-        ([(7, {"global_step": 2}), (8, {"global_step": 1}), (9, {})], [2, 1, 1]),
+        (
+            [
+                (7, {"global_step": 2}),
+                (8, {"global_step": 1}),
+                (9, {}),
+            ],
+            [2, 1, 1],
+        ),
     ],
 )
 def test_the_trainers_step_counts_and_not_the_trackers(rows, steps):
@@ -167,7 +196,10 @@ def test_a_log_without_a_step_of_the_trainer_is_not_held_in_memory():
 
 
 def test_a_wandb_file_that_is_cut_says_so(tmp_path):
-    rows = [{"_step": s, "train/global_step": s, "reward": 0.5} for s in range(1, 40)]
+    rows = [
+        {"_step": step, "train/global_step": step, "reward": 0.5}
+        for step in range(1, 40)
+    ]
     path = wandb_file(tmp_path / "run-1.wandb", rows)
     assert not find_and_read([path]).notes
     path.write_bytes(path.read_bytes()[:-10])
@@ -178,7 +210,7 @@ def test_a_wandb_file_that_is_cut_says_so(tmp_path):
 def shifted(path: Path, shift: int) -> Path:
     """Rollouts whose steps are ``shift`` after those of the metrics of their reward."""
     rows = []
-    history = []
+    entries = []
     for step in range(1, 21):
         mean = 0.0
         for n in range(4):
@@ -186,9 +218,9 @@ def shifted(path: Path, shift: int) -> Path:
             mean += reward / 4
             row = {"prompt": f"q{n}", "response": f"a {step} {n}", "reward": reward}
             rows.append({"step": step + shift, **row})
-        history.append({"step": step, "reward": mean, "entropy": 2 - step / 100})
+        entries.append({"step": step, "reward": mean, "entropy": 2 - step / 100})
     write(path / "rollouts" / "rank_0.jsonl", rows)
-    write(path / "trainer_state.json", [json.dumps({"log_history": history})])
+    write(path / "trainer_state.json", [json.dumps({"log_history": entries})])
     return path
 
 

@@ -88,7 +88,9 @@ def load(folder: Path) -> Tables:
 
 def reward_by_step(tables: Tables) -> dict[int, float]:
     steps = tables.steps[tables.steps["responses"] > 0]
-    return dict(zip(steps["step"].tolist(), steps["reward_mean"].tolist(), strict=True))
+    numbers = steps["step"].tolist()
+    reward_means = steps["reward_mean"].tolist()
+    return dict(zip(numbers, reward_means, strict=True))
 
 
 def texts(tables: Tables, kind: NoteKind) -> list[str]:
@@ -115,7 +117,8 @@ def test_files_that_an_evaluation_overwrote_are_no_training_and_no_gap(
     write_files(tmp_path, trained | evaluated)
     write_state(tmp_path, entries, planned=12)
     tables = load(tmp_path)
-    assert sorted(reward_by_step(tables)) == [1, 2, 3, 5, 6, 7, 9, 10, 11]
+    only_trained = [1, 2, 3, 5, 6, 7, 9, 10, 11]
+    assert sorted(reward_by_step(tables)) == only_trained
     assert tables.overwritten == [4, 8, 12]
     assert tables.partly_validated == ([4, 8, 12] if logged_rows > ROWS else [])
     by_step = tables.steps.set_index("step")["validation_reward_mean"].dropna()
@@ -144,7 +147,9 @@ def logged(rows_by_step: Mapping[int, Rows]) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize(
-    ("planned", "summary"), [(5, False), (20, True)], ids=["planned end", "summary"]
+    ("planned", "summary"),
+    [(5, False), (20, True)],
+    ids=["planned end", "summary"],
 )
 def test_files_after_the_end_of_the_run_are_left_out(
     tmp_path: Path, planned: int, summary: bool
@@ -209,7 +214,9 @@ def test_means_over_several_steps_speak_against_no_file(tmp_path: Path) -> None:
     sparse = {step: everything[step] for step in (5, 10, 15)}
     entries = []
     for step in sparse:
-        rows = [row for one in range(step - 4, step + 1) for row in everything[one]]
+        rows: Rows = []
+        for one in range(step - 4, step + 1):
+            rows += everything[one]
         entries.append({"step": step, **means(rows)})
     write_files(tmp_path, sparse)
     write_state(tmp_path, entries, planned=15, logging_steps=5)
@@ -284,8 +291,8 @@ def test_weights_of_the_configuration_count(tmp_path: Path) -> None:
     config = {"reward_weights": [0.5, 2.0], "learning_rate": 1e-5}
     (tmp_path / "config.json").write_text(json.dumps(config))
     tables = load(tmp_path)
-    expected = np.mean([0.5 * row["a"] + 2.0 * row["b"] for row in rewards(2)])
-    assert reward_by_step(tables)[2] == pytest.approx(expected)
+    sums = [0.5 * row["a"] + 2.0 * row["b"] for row in rewards(2)]
+    assert reward_by_step(tables)[2] == pytest.approx(np.mean(sums))
     assert "configuration" in texts(tables, NoteKind.WEIGHTS)[0]
 
 
@@ -342,14 +349,17 @@ def trackio(folder: Path, runs: Sequence[str]) -> None:
 def field(number: int, content: bytes) -> bytes:
     """Return a field of a protocol buffer; content and number are small."""
     tag = number << 3 | 2
-    head = bytes([tag]) if tag < 128 else bytes([tag & 127 | 128, tag >> 7])
+    low = tag & 127 | 128  # seven bits, and that others follow
+    head = bytes([tag]) if tag < 128 else bytes([low, tag >> 7])
     return head + bytes([len(content)]) + content
 
 
 def wandb(folder: Path) -> None:
     item = field(1, b"learning_rate") + field(16, b"0.1")
     record = field(5, field(1, item))
-    chunk = (0).to_bytes(4, "little") + len(record).to_bytes(2, "little") + b"\x01"
+    checksum = (0).to_bytes(4, "little")
+    length = len(record).to_bytes(2, "little")
+    chunk = checksum + length + b"\x01"
     content = b":W&B" + b"\0\0\0" + chunk + record
     (folder / "run-1a2b.wandb").write_bytes(content)
 
@@ -400,8 +410,8 @@ def test_means_that_are_0_by_construction_have_no_chart(tmp_path: Path) -> None:
         for n, row in enumerate(one):
             row["advantage"] = (1.0 if n % 2 else -1.0) + 1e-9 * step
     write_files(tmp_path, rows)
-    drawn = [name for group in _groups(load(tmp_path)) for name in group.values]
-    assert "advantage" not in drawn
+    for group in _groups(load(tmp_path)):
+        assert "advantage" not in group.values
 
 
 def test_online_dpo_has_roles() -> None:

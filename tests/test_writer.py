@@ -81,7 +81,8 @@ def test_lists_arrays_and_tensors_are_the_same_to_a_reader(tmp_path: Path) -> No
 def test_nan_and_infinity_become_null_but_in_rewards(tmp_path: Path) -> None:
     with RolloutWriter(tmp_path) as writer:
         nan = {**ROW, "reward": math.nan}
-        writer.write(**nan, values=np.array([1.0, np.inf, np.nan]))
+        values = np.array([1.0, np.inf, np.nan])
+        writer.write(**nan, values=values)
         infinity = {**ROW, "reward": math.inf}
         writer.write(**infinity, note="\ud800", values=[math.nan, 1])
     first, second = logged(writer.path)

@@ -28,6 +28,11 @@ def metrics_of(step: int) -> Row:
     }
 
 
+def history() -> list[Row]:
+    """A row per step of the training: the step, and its metrics."""
+    return [{"step": step, **metrics_of(step)} for step in range(1, STEPS + 1)]
+
+
 def rewards_of(step: int) -> np.ndarray:
     rng = np.random.default_rng([7, step])
     return np.round(rng.random(RESPONSES) + 0.03 * step, 3)
@@ -109,12 +114,11 @@ def wandb_file(path: Path, rows: Sequence[Row]) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     data = bytearray(b":W&B\xe1\xbe\x00")
     for row in rows:
-        items = b"".join(
-            _message(
-                1, _message(1, key.encode()) + _message(16, json.dumps(v).encode())
-            )
-            for key, v in row.items()
-        )
+        items = b""
+        for key, value in row.items():
+            name = _message(1, key.encode())
+            text = _message(16, json.dumps(value).encode())
+            items += _message(1, name + text)
         entry = _message(2, items)
         # A chunk does not extend over the end of a block.
         if 32_768 - len(data) % 32_768 < 7 + len(entry):
@@ -174,8 +178,8 @@ def tensorboard(folder: Path) -> Path:
 
 
 def trainer_state(folder: Path) -> Path:
-    history = [{"step": s, **metrics_of(s)} for s in range(1, STEPS + 1)]
-    write(folder / "trainer_state.json", [json.dumps({"log_history": history})])
+    state = {"log_history": history()}
+    write(folder / "trainer_state.json", [json.dumps(state)])
     return folder
 
 

@@ -30,7 +30,8 @@ class Run:
         self.name = name
         self.rows = [{"_step": i, **row} for i, row in enumerate(rows)]
         self.tables = tables or {}
-        self.config = {key: {"value": value} for key, value in (config or {}).items()}
+        settings = config or {}
+        self.config = {name: {"value": value} for name, value in settings.items()}
 
     def about(self) -> Answer:
         """Return the answer to the query of a run."""
