@@ -156,8 +156,14 @@ def hostile_reports(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     def make(folder: Path) -> None:
         log = write_log(folder / "log.jsonl", hostile_rows())
+        grade = folder / "grade.py"
+        grade.write_text(
+            "def is_long(prompts, completions, **_):\n"
+            "    return [float(len(str(text)) > 40) for text in completions]\n"
+        )
+        options = ("--title", STRINGS[0], "--workers", 1, "--score", grade)
         for name in ("run", "run.html"):
-            build(log, folder / name, "--title", STRINGS[0], "--workers", 1)
+            build(log, folder / name, *options)
 
     return once(tmp_path_factory, "hostile_reports", make)
 

@@ -136,11 +136,15 @@ def test_logs_of_no_known_format_are_answered_with_a_mapping_that_reads_them(
         "--map",
         "reward=score",
     )
-    for command in ("inspect", "build"):
-        done = rlreport(command, logs)
-        why = f"unknown.jsonl: not read: {WHY}{' '.join(options)}"
-        complains(done, "No rollout log found", why)
-        assert "and 3 more" in done.stderr  # one of them for the same reason
+    why = f"unknown.jsonl: not read: {WHY}{' '.join(options)}"
+    built = rlreport("build", logs)
+    complains(built, "No rollout log found", why)
+    assert "and 3 more" in built.stderr  # one of them for the same reason
+    # Inspecting succeeds, as it says what there is.
+    inspected = rlreport("inspect", logs)
+    assert inspected.returncode == 0, inspected.stderr
+    assert why in inspected.stdout
+    assert re.search(r"data\.completion +text", inspected.stdout)
     done = rlreport("inspect", logs, *options)
     assert done.returncode == 0, done.stderr
     assert "2 responses over 1 step (3–3)" in done.stdout

@@ -23,6 +23,7 @@ AT_REST = {
     "kl": 0.5,
     "kl_token": 0.002,
     "entropy": 0.5,
+    "entropy_response": 20.0,
     "loss": 0.01,
     "grad_norm": 0.4,
     "clip_fraction": 0.01,

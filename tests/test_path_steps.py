@@ -258,7 +258,7 @@ def test_a_run_without_steps_is_said_to_be_one_step_on_the_terminal_and_beside_t
     said = "o row has a step, so the run is one step"
     for text in (build(log, out).stderr, (out / "index.html").read_text()):
         assert said in text
-        assert "--map step=FIELD or --step-from-path REGEX" in text
+        assert "pass --map step=it, or --step-from-path REGEX" in text
     assert said in (out / "data.html").read_text()
     assert said not in build(log, out, "--map", "step=it").stderr
     assert said not in (out / "index.html").read_text()

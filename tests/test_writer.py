@@ -7,6 +7,7 @@ import resource
 import signal
 import subprocess
 import sys
+import textwrap
 import threading
 import warnings
 import zlib
@@ -233,7 +234,8 @@ def test_slips_are_named(tmp_path: Path) -> None:
 
 PAGE = (Path(__file__).parents[1] / "docs" / "frameworks.md").read_text()
 BLOCKS = PAGE.split("```python\n")[1:]
-RECIPES = [block.split("```")[0] for block in BLOCKS]
+# A block in a list is indented.
+RECIPES = [textwrap.dedent(block.split("```")[0]) for block in BLOCKS]
 
 
 def test_the_openrlhf_recipe_logs_each_action_with_its_token(tmp_path: Path) -> None:
@@ -281,7 +283,7 @@ def test_the_openrlhf_recipe_logs_each_action_with_its_token(tmp_path: Path) -> 
 
 
 def test_every_recipe_is_python() -> None:
-    assert len(RECIPES) == 4
+    assert len(RECIPES) == 5
     for block in RECIPES:
         compile(block, "frameworks.md", "exec")
 
