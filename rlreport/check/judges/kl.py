@@ -112,7 +112,7 @@ _CLOSER = higher(SettingKind.KL) + lower(SettingKind.STEP_SIZE)
     },
     why="Far from the reference policy, the reward model scores text unlike its training data. A "
     "KL that is high from the first step on means that the reference is another model.",
-    suggestion="Raise the KL coefficient or lower the learning rate; go back before the rise.",
+    suggestion="Raise the KL coefficient or lower the learning rate.",
     advice={
         "level": higher(SettingKind.KL) + lower(SettingKind.STEP_SIZE),
         "token": higher(SettingKind.KL) + lower(SettingKind.STEP_SIZE),
