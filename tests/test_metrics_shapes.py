@@ -148,6 +148,19 @@ def falling(logged: Rows) -> Rows:
     return [{**row, "reward": 0.9 - row["reward"]} for row in logged]
 
 
+def test_what_two_loggers_write_of_a_run_in_folders_of_their_own_is_one_run(
+    tmp_path: Path,
+) -> None:
+    for folder in ("logs", "table"):
+        (tmp_path / folder).mkdir()
+    write(tmp_path / "logs" / "a.jsonl", rows())
+    write(tmp_path / "table" / "b.csv", rows())
+    assert not load(tmp_path).runs
+    others = [{**row, "reward": row["reward"] / 2} for row in rows()]
+    write(tmp_path / "table" / "b.csv", others)
+    assert load(tmp_path).runs == ["logs", "table"]
+
+
 @pytest.mark.parametrize("in_one_file", [True, False])
 def test_two_runs_in_one_place_are_not_judged_until_one_is_chosen(
     in_one_file: bool, tmp_path: Path

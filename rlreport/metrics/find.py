@@ -433,13 +433,15 @@ def _table_of_runs(
 ) -> MetricsTable:
     """Return the metrics of all runs; add files, starts and notes on them to ``result``.
 
-    Two runs with a metric at the same step cannot be in one table; parts of one run can.
+    Two runs with a metric at the same step cannot be in one table, unless one is a copy of the
+    other; parts of one run can.
     """
     table = MetricsTable()
     one_run = restarts == "all"  # whatever the logs look like
     # Of several runs in one document, as in one folder, the last one is shown and not judged.
     may_show_last = not one_run and _in_one_document(by_run.values())
     seen: dict[str, Ints] = {}  # metric -> its steps in the runs so far
+    seen_kinds: set[str] = set()  # of their files
     for run_sources in by_run.values():
         table_of_run = _table_of_run(
             run_sources, logs, result, must_read=must_read, one_run=one_run
@@ -449,7 +451,12 @@ def _table_of_runs(
             result.notes += start_notes(found.pieces, found.choice, restarts)
             result.starts = max(result.starts, len(found.pieces.steps))
             result.set_back = result.set_back or any(found.pieces.set_back)
-        if len(by_run) > 1 and _add_steps(seen, table_of_run.steps_of()):
+        is_repeated = _add_steps(seen, table_of_run.steps_of())
+        # What two loggers write of one run, such as lines and TensorBoard events, has equal values.
+        kinds = {_kind(source.path) for source in run_sources}
+        is_copy = kinds.isdisjoint(seen_kinds) and table.is_copied_by(table_of_run)
+        seen_kinds |= kinds
+        if is_repeated and not is_copy:
             result.runs = sorted(by_run)
             if may_show_last:
                 table = MetricsTable()

@@ -197,6 +197,10 @@ class MetricsTable:
             return 0
         return self.piece + 1 if falls else self.piece
 
+    def is_copied_by(self, other: MetricsTable) -> bool:
+        """Return whether another log has the same values, perhaps rounded, at common steps."""
+        return is_copy(self._series(), other._series())
+
     def _falls_after(self, name: str, other: MetricsTable) -> bool:
         """Return whether a metric of another log begins before its last step in this one."""
         last = self.parts[name][-1].steps[-1]
