@@ -406,6 +406,14 @@ def without(name: str) -> pd.DataFrame:
         (without("response"), "no column for response: found `step`, `prompt`"),
         (without("reward"), "or pass mapping={'reward': COLUMN}"),
         (
+            pd.DataFrame(rollouts(1)).assign(response=None),
+            "no value in the first rows for `response`",
+        ),
+        (
+            [{**rollouts(1)[0], "prompt": None}, {**rollouts(1)[0], "response": None}],
+            "none of the first rows has usable values for all of `step`, `prompt`",
+        ),
+        (
             without("reward").assign(result=pd.Series([{"score": 1.0}] * 8)),
             "or pass mapping={'reward': 'result.score'}",
         ),
