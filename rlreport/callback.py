@@ -59,7 +59,8 @@ class _ReportCallback:
         out: output path; the suffix selects the format as in ``rlreport.build``.
         every: also build a report every so many steps; None for none. In a context manager, steps
             are those that ``log`` is given.
-        logs: rollout logs as in ``rlreport.build``; by default those in the trainer's folder.
+        logs: rollout logs as in ``rlreport.build``; by default those in the trainer's folder, or
+            in a context manager none: then the report has the metrics given to ``log`` alone.
         options: further options of ``rlreport.build``.
 
     Raises:
@@ -188,13 +189,18 @@ class _ReportCallback:
         """Write the metrics of a step, in a ``with`` block.
 
         They are in ``rlreport_metrics.jsonl`` in the folder of the logs, or next to the report if
-        the logs are no folder.
+        there are no logs or they are no folder. The file stays, so that a report can be built
+        again; the next training with the same place replaces it.
 
         Args:
             metrics: name -> number.
             step: the step; by default the one after the last.
         """
         if not self._is_live:
+            return
+        if not isinstance(metrics, Mapping):
+            kind = type(metrics).__name__
+            warn(f"log() takes a dict of numbers; this call is ignored, as it got {kind}")
             return
         with self._never_raising():
             previous = -1 if self._step is None else self._step
