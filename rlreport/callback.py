@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 from rlreport.about.secrets import without_secrets
 from rlreport.ended import FINISHED
 from rlreport.errors import UsageError
-from rlreport.options import BuildOptions
+from rlreport.options import BuildOptions, refuse_unknown
 from rlreport.training.journal import (
     JOURNAL,
     SETTINGS,
@@ -77,9 +77,9 @@ class _ReportCallback:
     ) -> None:
         if every is not None and (not isinstance(every, int) or every < 1):
             raise UsageError(f"every must be a number of steps or None; got {every!r}")
-        BuildOptions(
-            **options
-        )  # an invalid option is refused now, not after the training
+        # An invalid option is refused now, not after the training.
+        refuse_unknown("ReportCallback", options, BuildOptions)
+        BuildOptions(**options)
         self._out = os.fspath(out)
         self._every = every
         self._is_quiet = bool(options.pop("quiet", False))
@@ -200,7 +200,9 @@ class _ReportCallback:
             return
         if not isinstance(metrics, Mapping):
             kind = type(metrics).__name__
-            warn(f"log() takes a dict of numbers; this call is ignored, as it got {kind}")
+            warn(
+                f"log() takes a dict of numbers; this call is ignored, as it got {kind}"
+            )
             return
         with self._never_raising():
             previous = -1 if self._step is None else self._step

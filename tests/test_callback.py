@@ -416,7 +416,8 @@ train(report)
 def test_an_invalid_option_is_refused_before_the_training(name, value):
     with pytest.raises(UsageError):
         ReportCallback("run.html", **{name: value})
-    with pytest.raises(TypeError):
+    unknown = r"^ReportCallback\(\) got an unexpected option 'no_such_option'$"
+    with pytest.raises(TypeError, match=unknown):
         ReportCallback("run.html", no_such_option=1)
 
 

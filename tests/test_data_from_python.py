@@ -430,6 +430,15 @@ def test_errors_speak_of_rows_and_columns(data: Any, part: str) -> None:
     assert "\n" not in text
 
 
+def test_metrics_among_rollouts_are_counted_as_rows_and_named() -> None:
+    verdict = rlreport.judge(rollouts() + metrics())
+    titles = [finding.title for finding in verdict.findings]
+    assert (
+        "40 of 88 rows of the data could not be read, first row 49 "
+        "(trainer metrics, not a response; give them as metrics)."
+    ) in titles
+
+
 def test_rows_that_contain_themselves_are_an_error() -> None:
     row: dict[str, Any] = {"step": 1}
     row["self"] = row
