@@ -286,13 +286,16 @@ def refusal(name: str, objects: Sequence[Row]) -> str:
     # Metrics with short texts: only now, as such objects may also be rollouts.
     if all(map(is_event, objects)):
         return message(_METRICS)
+    unusable = _unusable_fields(objects)
+    if unusable:
+        return unusable
     hint = partial_hint(objects)
     if hint:
         return message("no known log format; {hint}", hint=hint)
-    missing = [f"`{field}`" for field in REQUIRED if field not in objects[0]]
+    missing = [field for field in REQUIRED if field not in objects[0]]
     # Up to two of four: the file is almost a log in the canonical format.
     if 1 <= len(missing) <= 2:
-        return message("its first object lacks {fields}", fields=tuple(missing))
+        return message("its first object lacks {fields}", fields=_coded(missing))
     return message(
         "no known log format (its first object has {keys})", keys=_keys(objects[0])
     )
@@ -310,6 +313,9 @@ def _no_columns(objects: Sequence[Row], paths: Mapping[str, str]) -> str:
             columns=columns,
             mapping=repr(dict(paths)),
         )
+    unusable = _unusable_fields(objects)
+    if unusable:
+        return unusable
     missing = [field for field in REQUIRED if field not in names]
     if len(missing) < len(REQUIRED):
         return message(
@@ -323,6 +329,38 @@ def _no_columns(objects: Sequence[Row], paths: Mapping[str, str]) -> str:
         fields=listed(list(REQUIRED)),
         columns=columns,
     )
+
+
+def _unusable_fields(objects: Sequence[Row]) -> str:
+    """Return which fields have no usable value though objects have all of them, else ""."""
+    names = set().union(*objects)
+    expected = [field for field in REQUIRED if field in names or field != "step"]
+    if not names.issuperset(expected):
+        return ""
+    nulls = [
+        field for field in expected if all(obj.get(field) is None for obj in objects)
+    ]
+    if nulls:
+        return message("no value in the first rows for {fields}", fields=_coded(nulls))
+    values = {field: [obj.get(field) for obj in objects] for field in expected}
+    of_other_type = [
+        field
+        for field in ("prompt", "response", "reward")
+        if not any(_fits(field, field, field, value) for value in values[field])
+    ]
+    if of_other_type:
+        return message(
+            "values of another type than expected in the first rows for {fields}",
+            fields=_coded(of_other_type),
+        )
+    return message(
+        "none of the first rows has usable values for all of {fields}",
+        fields=_coded(expected),
+    )
+
+
+def _coded(fields: Iterable[str]) -> tuple[str, ...]:
+    return tuple(f"`{field}`" for field in fields)
 
 
 def certain_refusal(name: str, objects: Sequence[Row]) -> str:
@@ -480,7 +518,7 @@ def partial_hint(objects: Sequence[Row]) -> str:
         return ""
     where = message(
         "no field for {fields} was found among {keys}",
-        fields=tuple(f"`{field}`" for field in missing),
+        fields=_coded(missing),
         keys=_keys(examined[0], _MOST_NAMED_KEYS),
     )
     if not found:
