@@ -5,6 +5,7 @@ import re
 import textwrap
 import time
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from rlreport.read.logs import read_logs
 from rlreport.read.scoring import BATCH_ROWS, ScoreFunction
 from rlreport.read.tables import Scan
 from rlreport.system.function_process import FunctionName, function_process
+from rlreport.system.workers import Progress
 from rlreport.tables import Rescoring, Unscored
 from tests.reading import row, write
 from tests.running import rlreport
@@ -441,6 +443,22 @@ def test_a_second_reward_that_many_responses_of_some_steps_lack_is_not_judged(
     assert ("second_reward" in quantities.courses(run)) == is_judged
     needs = watched_reward_fall.run(run).needs
     assert ("95%" in (needs or "")) != is_judged
+
+
+def test_each_call_moves_the_progress(tmp_path: Path) -> None:
+    file = tmp_path / "grade.py"
+    file.write_text("def f(completions): return [1 / 0]\n")
+    done: list[float] = []
+    log = write(tmp_path / "a.jsonl", answers("a", "b", "c"))
+    progress = Progress()
+    progress.phase = lambda *_: nullcontext(done.append)  # type: ignore
+    with (
+        function_process(FunctionName(file, "f"), 20.0) as process,
+        pytest.raises(UsageError),
+    ):
+        score = ScoreFunction(process, "grade.py:f")
+        read_logs([log], score=score, progress=progress)
+    assert done[-3:] == [1, 1, 1]
 
 
 def test_equal_means_are_called_equal() -> None:
