@@ -16,6 +16,7 @@ from rlreport.metrics.console_files import has_metrics
 from rlreport.metrics.find import TrainerMetrics, find_and_read
 from rlreport.metrics.roles import roles_of
 from rlreport.options import BuildOptions
+from rlreport.read.listing import run_in
 from tests.running import rlreport as rlreport_command
 
 CLEAR = "\r" + " " * 40 + "\r"
@@ -401,6 +402,18 @@ def test_several_consoles_in_a_folder_are_several_runs(tmp_path: Path) -> None:
     assert read(tmp_path).runs == ["seed1", "seed2"]
     assert "training without a reward, such as SFT, next to" in notes(tmp_path)
     assert len(find_and_read([tmp_path], run="seed2").table) == 8
+
+
+def test_a_run_is_called_by_its_file_without_suffixes_but_with_its_version(
+    tmp_path: Path,
+) -> None:
+    console(tmp_path / "trl1.16.0-b1.log", training(1, 8))
+    console(tmp_path / "trl1.16.0-b2.log", training(1, 8))
+    assert read(tmp_path).runs == ["trl1.16.0-b1", "trl1.16.0-b2"]
+    names = ("a.5.jsonl.gz", "a.5.ndjson", "a.5.log.zst", "a.5.csv", "a.5")
+    assert {run_in(name) for name in names} == {"a.5"}
+    assert run_in("lr0.1/a.jsonl") == "lr0.1"
+    assert run_in(".log") == ".log"
 
 
 HOSTILE: dict[str, str] = {
