@@ -67,6 +67,7 @@ _FIELD_ALIASES: dict[str, tuple[str, ...]] = {
         "messages",
         "prompt_text",
         "user_prompt",
+        "q",
     ),
     "response": (
         "completion",
@@ -84,6 +85,7 @@ _FIELD_ALIASES: dict[str, tuple[str, ...]] = {
         "generated_response",
         "model_response",
         "response_text",
+        "out",
     ),
     "reward": (
         "score",
@@ -370,6 +372,17 @@ def _keys(obj: Row, most: int = _MOST_KEYS) -> str:
 
 
 _MOST_EXAMINED = 20  # objects
+_MOST_COLUMNS = 10  # in a message
+
+
+def no_step_column(names: Sequence[str]) -> str:
+    """Return that no column of a table counts steps, with its columns, and what would help."""
+    return message(
+        "no column is named step: found {columns}; rename the column that counts steps to `step` "
+        "({others} are read, too)",
+        columns=_keys(dict.fromkeys(names), _MOST_COLUMNS),
+        others=listed(["`global_step`", "`_step`", "`iteration`"]),
+    )
 
 
 def suggest(objects: Sequence[Row]) -> dict[str, str]:
@@ -448,6 +461,11 @@ def _common_path(field: str, objects: Sequence[Row]) -> str | None:
         if fitting and 2 * len(fitting) >= len(objects):
             return alias
     return None
+
+
+def likely_fields(fields: Iterable[str], objects: Sequence[Row]) -> dict[str, str]:
+    """Return field -> key that may have it in most of the first objects, where there is one."""
+    return _common_paths(fields, objects[:_MOST_EXAMINED])
 
 
 def step_field(objects: Sequence[Row]) -> str:

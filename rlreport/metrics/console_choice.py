@@ -65,7 +65,9 @@ def runs_of(consoles: Iterable[tuple[Path, str]]) -> dict[Path, str]:
     by_path = dict(consoles)
     counts = Counter(path.parent for path in by_path)
     return {
-        path: run if counts[path.parent] == 1 else _joined(run, without_suffixes(path.name))
+        path: run
+        if counts[path.parent] == 1
+        else _joined(run, without_suffixes(path.name))
         for path, run in by_path.items()
     }
 

@@ -109,6 +109,18 @@ def _of_table(source: Source) -> FileFields | None:
     return FileFields(source.name, "a table", _lines(objects))
 
 
+def columns_of(source: Source) -> list[str]:
+    """Return the names of the columns of a table in a local file, [] if it cannot be read."""
+    try:
+        lines = Lines(ByteRange(0, source, 0, min(_HEAD, source.size)))
+        first = next(iter(lines), None)
+    except (RowError, *DAMAGED):
+        return []
+    text = ((first and first.data) or b"").decode("utf-8-sig", "replace").strip("\r\n")
+    separator = max(",;\t", key=text.count)
+    return next(csv.reader([text], delimiter=separator), [])
+
+
 def _cell(cell: str) -> float | str | None:
     try:
         return float(cell) if cell else None
