@@ -463,6 +463,27 @@ def _common_path(field: str, objects: Sequence[Row]) -> str | None:
     return None
 
 
+def next_options(objects: Sequence[Row]) -> str:
+    """Return the options with which objects in no known format may be read, or what they need."""
+    guess = suggest(objects) or likely_fields(REQUIRED, objects)
+    if not guess:
+        return message(
+            "rollouts need a prompt, a response and a reward (name them with --map, as in --map "
+            "response=FIELD); trainer metrics need a step and numbers in each object"
+        )
+    wanted = {field: guess.get(field, "FIELD") for field in REQUIRED if field != "step"}
+    options = [
+        f"--map {field}={path}"
+        for field, path in {**guess, **wanted}.items()
+        if field != path and not (path == "FIELD" and _has_field(field, objects))
+    ]
+    return message("next: try {options}", options=" ".join(options)) if options else ""
+
+
+def _has_field(field: str, objects: Sequence[Row]) -> bool:
+    return any(field in obj for obj in objects)
+
+
 def likely_fields(fields: Iterable[str], objects: Sequence[Row]) -> dict[str, str]:
     """Return field -> key that may have it in most of the first objects, where there is one."""
     return _common_paths(fields, objects[:_MOST_EXAMINED])

@@ -124,6 +124,8 @@ def csv_records(path: Path, unused: UnusedRows, run: str = "") -> Iterator[Recor
     """
     lines = lines_of(path, unused=unused)
     header = next(lines, b"")
+    if not path.stat().st_size:
+        raise UnusableInputError(f"{path.name}: the file is empty")
     if header.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         raise UnusableInputError(f"{path.name}: encoded as UTF-16; save it as UTF-8")
     separator = csv_separator(header)

@@ -468,6 +468,8 @@ def _detect(
         is_damaged = bool(problem) and container == "parquet"
         kind = "" if objects or is_damaged else _binary_kind(source)
         why = problem or refusal(source.name, objects)
+        if not source.size:
+            why = message("the file is empty")
         # A database is named by the reason why it is not read.
         if kind and container == "lines" and not source.compression:
             why = message("{kind}, not a log", kind=kind)
