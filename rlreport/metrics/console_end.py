@@ -43,7 +43,8 @@ class ConsoleEnd:
             yield line, piece
         bars = Bars()
         for piece in kept:
-            text = _PREFIX.sub("", bars.read(piece).decode(errors="replace"), count=1)
+            without_bars = bars.read(piece).decode(errors="replace")
+            text = _PREFIX.sub("", without_bars, count=1)
             if text.strip():
                 self._lines.append(text.rstrip())
 

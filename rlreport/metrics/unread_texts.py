@@ -89,7 +89,8 @@ def _texts_of_rollouts(rows: Sequence[Row]) -> list[str]:
     found: list[str] = []
     for name in names:
         values = [row.get(name) for row in rows]
-        texts = [value for value in values if isinstance(value, str) and value.strip()]
+        strings = [value for value in values if isinstance(value, str)]
+        texts = [text for text in strings if text.strip()]
         if 2 * len(texts) < len(rows):
             continue
         if name in by_name or (_is_free(name) and _differ(texts)):
@@ -104,4 +105,6 @@ def _is_free(name: str) -> bool:
 def _differ(texts: Sequence[str]) -> bool:
     """Return whether most texts have words, and are not those of another row."""
     with_words = sum(bool(_WORDS.search(text)) for text in texts)
-    return 2 * with_words > len(texts) and 2 * len(set(texts)) > len(texts) > 1
+    if len(texts) < 2 or 2 * with_words <= len(texts):
+        return False
+    return 2 * len(set(texts)) > len(texts)

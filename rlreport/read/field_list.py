@@ -122,7 +122,8 @@ def columns_of(source: Source) -> list[str]:
         first = next(iter(lines), None)
     except (RowError, *DAMAGED):
         return []
-    text = ((first and first.data) or b"").decode("utf-8-sig", "replace").strip("\r\n")
+    data = b"" if first is None else first.data or b""
+    text = data.decode("utf-8-sig", "replace").strip("\r\n")
     separator = max(",;\t", key=text.count)
     return next(csv.reader([text], delimiter=separator), [])
 
