@@ -67,6 +67,7 @@ _FIELD_ALIASES: dict[str, tuple[str, ...]] = {
         "messages",
         "prompt_text",
         "user_prompt",
+        "q",
     ),
     "response": (
         "completion",
@@ -84,6 +85,7 @@ _FIELD_ALIASES: dict[str, tuple[str, ...]] = {
         "generated_response",
         "model_response",
         "response_text",
+        "out",
     ),
     "reward": (
         "score",
@@ -408,6 +410,17 @@ def _keys(obj: Row, most: int = _MOST_KEYS) -> str:
 
 
 _MOST_EXAMINED = 20  # objects
+_MOST_COLUMNS = 10  # in a message
+
+
+def no_step_column(names: Sequence[str]) -> str:
+    """Return that no column of a table counts steps, with its columns, and what would help."""
+    return message(
+        "no column is named step: found {columns}; rename the column that counts steps to `step` "
+        "({others} are read, too)",
+        columns=_keys(dict.fromkeys(names), _MOST_COLUMNS),
+        others=listed(["`global_step`", "`_step`", "`iteration`"]),
+    )
 
 
 def suggest(objects: Sequence[Row]) -> dict[str, str]:
@@ -486,6 +499,32 @@ def _common_path(field: str, objects: Sequence[Row]) -> str | None:
         if fitting and 2 * len(fitting) >= len(objects):
             return alias
     return None
+
+
+def next_options(objects: Sequence[Row]) -> str:
+    """Return the options with which objects in no known format may be read, or what they need."""
+    guess = suggest(objects) or likely_fields(REQUIRED, objects)
+    if not guess:
+        return message(
+            "rollouts need a prompt, a response and a reward (name them with --map, as in --map "
+            "response=FIELD); trainer metrics need a step and numbers in each object"
+        )
+    wanted = {field: guess.get(field, "FIELD") for field in REQUIRED if field != "step"}
+    options = [
+        f"--map {field}={path}"
+        for field, path in {**guess, **wanted}.items()
+        if field != path and not (path == "FIELD" and _has_field(field, objects))
+    ]
+    return message("next: try {options}", options=" ".join(options)) if options else ""
+
+
+def _has_field(field: str, objects: Sequence[Row]) -> bool:
+    return any(field in obj for obj in objects)
+
+
+def likely_fields(fields: Iterable[str], objects: Sequence[Row]) -> dict[str, str]:
+    """Return field -> key that may have it in most of the first objects, where there is one."""
+    return _common_paths(fields, objects[:_MOST_EXAMINED])
 
 
 def step_field(objects: Sequence[Row]) -> str:
