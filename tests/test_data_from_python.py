@@ -410,7 +410,10 @@ def without(name: str) -> pd.DataFrame:
             "no value in the first rows for `response`",
         ),
         (
-            [{**rollouts(1)[0], "prompt": None}, {**rollouts(1)[0], "response": None}],
+            [
+                {**rollouts(1)[0], "prompt": None},
+                {**rollouts(1)[0], "response": None},
+            ],
             "none of the first rows has usable values for all of `step`, `prompt`",
         ),
         (

@@ -123,11 +123,10 @@ def test_results_and_settings_are_no_metrics(case: str, tmp_path: Path) -> None:
 
 
 def test_rollouts_stay_rollouts(tmp_path: Path) -> None:
-    responses = [
-        {**row, "prompt": "2+2?", "completion": f"It is {n}"}
-        for row in rows()
-        for n in range(2)
-    ]
+    responses = []
+    for row in rows():
+        texts = {**row, "prompt": "2+2?"}
+        responses += [{**texts, "completion": answer} for answer in ("It is 4", "5")]
     write(tmp_path / "log.jsonl", responses)
     scan, metrics, _ = read_run([tmp_path], {"workers": 1}, Progress())
     assert len(scan.responses) == 2 * STEPS

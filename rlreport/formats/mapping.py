@@ -339,17 +339,18 @@ def _unusable_fields(objects: Sequence[Row]) -> str:
     expected = [field for field in REQUIRED if field in names or field != "step"]
     if not names.issuperset(expected):
         return ""
-    nulls = [
-        field for field in expected if all(obj.get(field) is None for obj in objects)
-    ]
+    nulls: list[str] = []
+    of_other_type: list[str] = []
+    for field in expected:
+        values = [obj.get(field) for obj in objects]
+        if all(value is None for value in values):
+            nulls.append(field)
+        elif field != "step" and not any(
+            _fits(field, field, field, value) for value in values
+        ):
+            of_other_type.append(field)
     if nulls:
         return message("no value in the first rows for {fields}", fields=_coded(nulls))
-    values = {field: [obj.get(field) for obj in objects] for field in expected}
-    of_other_type = [
-        field
-        for field in ("prompt", "response", "reward")
-        if not any(_fits(field, field, field, value) for value in values[field])
-    ]
     if of_other_type:
         return message(
             "values of another type than expected in the first rows for {fields}",

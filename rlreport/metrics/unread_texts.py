@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import chain
 
 from rlreport.formats.base import Row
 from rlreport.formats.mapping import likely_fields
@@ -65,8 +66,8 @@ def remark_on_columns(rows: Sequence[Row], unused: UnusedRows) -> None:
 
 def _only_number(rows: Sequence[Row]) -> str:
     """Return the dotted path of the only number besides steps, "FIELD" if there are several."""
-    names = {name for row in rows for name in numbers_of(row)}
-    names = {name for name in names if name.lower() not in OTHER_STEP_KEYS}
+    logged = set().union(*map(numbers_of, rows))
+    names = {name for name in logged if name.lower() not in OTHER_STEP_KEYS}
     if len(names) != 1:
         return "FIELD"
     name = names.pop()
@@ -85,7 +86,7 @@ def _texts_of_rollouts(rows: Sequence[Row]) -> list[str]:
     """
     guess = likely_fields(_TEXT_FIELDS, rows)
     by_name = TEXT_KEYS | (set(guess.values()) if len(guess) > 1 else set())
-    names = dict.fromkeys(name for row in rows for name in row)
+    names = dict.fromkeys(chain.from_iterable(rows))
     found: list[str] = []
     for name in names:
         values = [row.get(name) for row in rows]
