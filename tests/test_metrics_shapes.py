@@ -151,6 +151,14 @@ def test_columns_of_another_length_are_left_out_and_named(steps, than, tmp_path)
     assert f"another length than {than}, left out: `entropy`, `kl`" in told(metrics)
 
 
+def test_columns_of_a_table_with_the_same_name_are_left_out_and_named(tmp_path):
+    path = tmp_path / "metrics.csv"
+    path.write_text("step,reward,loss,reward\n0,1,5,9\n1,2,5,8\n")
+    metrics = load(path)
+    assert [*metrics.table.columns] == ["step", "loss"]
+    assert "several columns have the same name, left out: `reward`" in told(metrics)
+
+
 NO_METRICS: dict[str, tuple[str, Any]] = {
     "final scores": ("results.json", {"accuracy": 0.5, "reward": 0.7, "steps": 100}),
     "summary": ("wandb-summary.json", {"_step": 100, "reward": 0.7, "loss": 0.1}),
@@ -322,6 +330,21 @@ def test_an_unknown_role_or_metric_is_refused(role, told, tmp_path) -> None:
     write(tmp_path / "metrics.jsonl", rows())
     result = run("check", tmp_path, "--role", role)
     assert (result.returncode, told in result.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("option", "first", "second"),
+    [("--role", "reward=reward", "reward=loss"), ("--map", "step=a", "step=b")],
+)
+def test_a_pair_given_twice_with_different_values_is_refused(
+    option: str, first: str, second: str, tmp_path: Path
+) -> None:
+    write(tmp_path / "metrics.jsonl", rows())
+    result = run("check", tmp_path, option, first, option, second)
+    assert result.returncode == 2
+    assert f"is given twice, as '{first.partition('=')[2]}' and as" in result.stderr
+    twice = run("check", tmp_path, option, first, option, first)
+    assert "given twice" not in twice.stderr
 
 
 def test_a_role_without_metrics_is_refused(tmp_path: Path) -> None:

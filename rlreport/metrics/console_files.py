@@ -55,7 +55,7 @@ def console_records(path: Path, unused: UnusedRows) -> Iterator[Record]:
 def _records(path: Path, spool: _Spool, unused: UnusedRows) -> Iterator[Record]:
     bars = Bars()
     settings = _Settings(_configured_logging_steps(path))
-    rows = console_rows(settings.seen(pieces_of(path, unused)), bars)
+    rows = console_rows(settings.seen(pieces_of(path, unused)), bars, unused)
     # How rows are numbered, and which are used, is known after the last of them.
     found = survey(spool.kept(rows), bars, lambda: settings.logging_steps)
     used = found.used
