@@ -12,7 +12,10 @@ import pytest
 import rlreport
 from rlreport.errors import UnusableInputError
 from rlreport.flows.build import check_logs
+from rlreport.metrics import consoles
 from rlreport.metrics.console_files import has_metrics
+from rlreport.metrics.console_pieces import MAX_PIECE
+from rlreport.metrics.console_rows import PrintedDict, printed_dict
 from rlreport.metrics.find import TrainerMetrics, find_and_read
 from rlreport.metrics.roles import roles_of
 from rlreport.options import BuildOptions
@@ -476,6 +479,48 @@ def test_hostile_text_costs_little_and_hides_no_row(kind: str, tmp_path: Path) -
     start = time.process_time()
     assert rewards(path) == [1, 2, 3, 4]
     assert time.process_time() - start < 5
+
+
+@pytest.mark.parametrize(
+    "other", ["{'a':1}", "{'a': 'é'} ", "{'a': 1, 2", "{'a': (1, {'b': 2})}"]
+)
+def test_dicts_that_are_no_rows_are_each_read_once_up_to_a_limit(
+    other: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    lengths: list[int] = []
+
+    def counted(text: str, begin: int = 0) -> PrintedDict:
+        printed = printed_dict(text, begin)
+        lengths.append(printed.end - begin)
+        return printed
+
+    monkeypatch.setattr(consoles, "printed_dict", counted)
+    few = row(1) + other * (consoles.MOST_OTHERS - 1) + row(2, reward_é=0.5)
+    path = console(tmp_path / "few.log", few)
+    assert rewards(path) == [1, 2]
+    assert "reward_é" in read(path).table
+    lengths.clear()
+    many = other * 20_000
+    path = console(tmp_path / "many.log", rows(2), many, "\n", row(3))
+    assert rewards(path) == [1, 2, 3]
+    pieces = -(-len(many.encode()) // MAX_PIECE)
+    assert "very many dicts that are no rows of metrics" in notes(path)
+    assert len(lengths) <= 2 * (pieces * consoles.MOST_OTHERS + 4)
+    assert sum(lengths) <= 2 * (len(many.encode()) + len(rows(3)))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Epoch:[999999999/1](999999999999/999999999999) loss:8.9 lr:1\n",
+        "Epoch: 999999999, Step: 999999999999/999999999999, loss: 8.9\n",
+    ],
+)
+def test_a_step_too_large_for_a_number_costs_its_row(text, tmp_path) -> None:
+    good = "".join(f"Epoch:[1/1]({n}/9) loss:1.5 reward:{n}\n" for n in range(4))
+    path = console(tmp_path / "train.log", text, good)
+    assert steps(path) == [0, 1, 2, 3]
+    assert "step is not a whole number, left out (1)" in notes(path)
 
 
 def test_a_long_line_needs_little_memory(tmp_path: Path) -> None:

@@ -104,6 +104,61 @@ def test_a_shape_is_read_alone_in_its_folder_and_as_a_file(shape, tmp_path) -> N
         assert np.allclose(reward, REWARDS)
 
 
+def told(metrics: TrainerMetrics) -> str:
+    return "\n".join(f"{note.text} ({note.count})" for note in metrics.notes)
+
+
+BAD_STEPS = [0, 1, 1, 2.5, None, "x", 1e30, 3]
+LOGGED_STEPS = [{"step": step, "loss": 1.0, "kl": 0.1} for step in BAD_STEPS]
+OF_COLUMNS = {"loss": [1.0] * 8, "kl": [0.1] * 8}
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("metrics.jsonl", LOGGED_STEPS),
+        ("metrics.json", LOGGED_STEPS),
+        ("metrics.json", {"step": BAD_STEPS, **OF_COLUMNS}),
+        ("metrics.json", {"run": {"Step": BAD_STEPS, **OF_COLUMNS}}),
+        ("metrics.jsonl", [*LOGGED_STEPS, *(9 * [{"step": 0.5, "loss": 1}])]),
+        ("metrics.json", [*LOGGED_STEPS, *(9 * [{"step": 0.5, "loss": 1}])]),
+    ],
+)
+def test_rows_that_name_their_step_are_never_numbered(name, content, tmp_path):
+    metrics = load(write(tmp_path / name, content))
+    assert metrics.table["step"].tolist() == [0, 1, 3]
+    assert "not a whole number, left out" in told(metrics)
+    assert "in their order" not in told(metrics)
+
+
+def test_columns_keep_steps_and_epochs_that_repeat(tmp_path: Path) -> None:
+    for name in ("step", "iter"):
+        content = {name: [0, 1, 1, 2], "loss": [1.0, 2.0, 4.0, 5.0]}
+        table = load(write(tmp_path / "metrics.json", content)).table
+        assert table["step"].tolist() == [0, 1, 2]
+        assert table["loss"].tolist() == [1.0, 3.0, 5.0]
+
+
+@pytest.mark.parametrize(
+    ("steps", "than"),
+    [({"step": list(range(STEPS))}, "that of the steps"), ({}, "most")],
+)
+def test_columns_of_another_length_are_left_out_and_named(steps, than, tmp_path):
+    others = {"entropy": REWARDS[1:], "kl": [*REWARDS, 0.5]}
+    path = write(tmp_path / "metrics.json", columns(**steps, **others))
+    metrics = load(path)
+    assert {*metrics.table.columns} == {"step", "reward", "loss"}
+    assert f"another length than {than}, left out: `entropy`, `kl`" in told(metrics)
+
+
+def test_columns_of_a_table_with_the_same_name_are_left_out_and_named(tmp_path):
+    path = tmp_path / "metrics.csv"
+    path.write_text("step,reward,loss,reward\n0,1,5,9\n1,2,5,8\n")
+    metrics = load(path)
+    assert [*metrics.table.columns] == ["step", "loss"]
+    assert "several columns have the same name, left out: `reward`" in told(metrics)
+
+
 NO_METRICS: dict[str, tuple[str, Any]] = {
     "final scores": ("results.json", {"accuracy": 0.5, "reward": 0.7, "steps": 100}),
     "summary": ("wandb-summary.json", {"_step": 100, "reward": 0.7, "loss": 0.1}),
@@ -274,6 +329,21 @@ def test_an_unknown_role_or_metric_is_refused(role, told, tmp_path) -> None:
     write(tmp_path / "metrics.jsonl", rows())
     result = run("check", tmp_path, "--role", role)
     assert (result.returncode, told in result.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("option", "first", "second"),
+    [("--role", "reward=reward", "reward=loss"), ("--map", "step=a", "step=b")],
+)
+def test_a_pair_given_twice_with_different_values_is_refused(
+    option: str, first: str, second: str, tmp_path: Path
+) -> None:
+    write(tmp_path / "metrics.jsonl", rows())
+    result = run("check", tmp_path, option, first, option, second)
+    assert result.returncode == 2
+    assert f"is given twice, as '{first.partition('=')[2]}' and as" in result.stderr
+    twice = run("check", tmp_path, option, first, option, first)
+    assert "given twice" not in twice.stderr
 
 
 def test_a_role_without_metrics_is_refused(tmp_path: Path) -> None:

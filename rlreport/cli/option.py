@@ -239,14 +239,17 @@ def _pairs(
 ) -> dict[str, str]:
     """Return the dict of a repeated option such as ``--map FIELD=PATH``, as a callback of click.
 
-    If a name is given several times, the last value counts.
+    A name that is given several times with different values is an error.
     """
-    pairs = {}
+    pairs: dict[str, str] = {}
     # An entry of the configuration (--meta) may be empty; a path or a reason may not.
     may_be_empty = param.metavar == "KEY=VALUE"
     for text in texts:
         name, equals, value = (part.strip() for part in text.partition("="))
         if not (name and equals and (value or may_be_empty)):
             raise click.BadParameter(f"{text!r} must have the form {param.metavar}")
-        pairs[name] = value
+        if pairs.setdefault(name, value) != value:
+            raise click.BadParameter(
+                f"{name} is given twice, as {pairs[name]!r} and as {value!r}"
+            )
     return pairs

@@ -127,7 +127,7 @@ def flat_numbers(
 def step_in(obj: dict[str, Any]) -> int | None:
     """Return the step of an object; None if it is missing, invalid or too large."""
     # Only the first key is used, because others may count something else.
-    key = _step_key(obj)
+    key = own_step_key(obj)
     value = None if key is None else obj[key]
     if isinstance(value, str):
         # Any other text is no step.
@@ -136,7 +136,8 @@ def step_in(obj: dict[str, Any]) -> int | None:
     return whole(value)
 
 
-def _step_key(obj: Mapping[str, object]) -> str | None:
+def own_step_key(obj: Mapping[str, object]) -> str | None:
+    """Return the key of STEP_KEYS under which an object has its step, None without any."""
     for key in STEP_KEYS:
         if obj.get(key) is not None:
             return key
@@ -151,7 +152,7 @@ def step_key(rows: Sequence[Mapping[str, Any]]) -> str | None:
     """
     for key in STEP_KEYS:
         count = sum(
-            _step_key(row) == key and step_in(dict(row)) is not None for row in rows
+            own_step_key(row) == key and step_in(dict(row)) is not None for row in rows
         )
         if rows and 2 * count >= len(rows):
             return key
@@ -186,7 +187,7 @@ def counters_of(event: Mapping[str, object]) -> dict[str, float]:
 
     These are no metrics. They tell whether a training goes on where its step is set back.
     """
-    names = NO_METRICS & event.keys() - _OF_THE_LOGGER - {_step_key(event)}
+    names = NO_METRICS & event.keys() - _OF_THE_LOGGER - {own_step_key(event)}
     counted = {f"{COUNTER}{name}": coerce.real(event[name]) for name in sorted(names)}
     counted |= {RUNTIME: coerce.real(event.get("_runtime")), **clock_of(event)}
     return {name: value for name, value in counted.items() if value is not None}

@@ -59,7 +59,7 @@ def _records(path: Path, spool: _Spool, unused: UnusedRows) -> Iterator[Record]:
     settings = _Settings(_configured_logging_steps(path))
     end = ConsoleEnd()
     pieces = end.seen(settings.seen(pieces_of(path, unused)))
-    rows = console_rows(pieces, bars)
+    rows = console_rows(pieces, bars, unused)
     # How rows are numbered, and which are used, is known after the last of them.
     found = survey(spool.kept(rows), bars, lambda: settings.logging_steps)
     used = found.used

@@ -53,10 +53,10 @@ class Row:
 
 
 class PrintedDict(NamedTuple):
-    """A dict that is printed at the beginning of a text.
+    """A dict that is printed in a text.
 
     Attributes:
-        cells: its numbers; None if the text does not begin with a whole dict.
+        cells: its numbers; None if there is no whole dict.
         others: names of its other values.
         end: where it ends or, if it is no dict, how far the text was read.
         is_cut: whether the text ends before the dict does.
@@ -68,8 +68,8 @@ class PrintedDict(NamedTuple):
     is_cut: bool = False
 
 
-def printed_dict(text: str) -> PrintedDict:
-    """Read a dict with texts as keys, as Python or JSON prints it.
+def printed_dict(text: str, begin: int = 0) -> PrintedDict:
+    """Read a dict with texts as keys, as Python or JSON prints it, from ``begin`` on.
 
     It is read token by token, neither evaluated nor recursively, so that ``nan``,
     ``np.float64(0.5)`` and any nesting are harmless.
@@ -78,7 +78,7 @@ def printed_dict(text: str) -> PrintedDict:
     others: list[str] = []
     key: str | None = None
     start: int | None = None  # of the value; None before its colon
-    for token in _outer_tokens(text):
+    for token in _outer_tokens(text, begin):
         if start is None and token[0] != "}":
             # Expected is a key or, after it, a colon.
             if token["text"] and key is None:
@@ -97,10 +97,10 @@ def printed_dict(text: str) -> PrintedDict:
     return PrintedDict(None, others, len(text), is_cut=True)
 
 
-def _outer_tokens(text: str) -> Iterator[re.Match[str]]:
+def _outer_tokens(text: str, begin: int) -> Iterator[re.Match[str]]:
     """Yield the tokens of a dict that are not within a nested value, up to the end of it."""
     depth = 0
-    for token in _TOKEN.finditer(text):
+    for token in _TOKEN.finditer(text, begin):
         kind = token.lastgroup
         if kind == "broken":  # a text without its end
             return

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+from rlreport.fields import LARGEST_STEP
 from rlreport.formats.metric_rows import STEP_KEYS, TEXT_KEYS, step_in
 from rlreport.metrics.console_rows import (
     MAX_DICT,
@@ -20,8 +21,15 @@ from rlreport.metrics.console_rows import (
     Row,
     printed_dict,
 )
-from rlreport.metrics.lines import number
+from rlreport.metrics.lines import STEP, UnusedRows, number
 from rlreport.metrics.progress_bars import Bar, Bars
+from rlreport.text.messages import translatable
+
+# Dicts of a piece that are no rows, after which the rest of the piece is not read
+MOST_OTHERS = 500
+OTHERS = translatable(
+    "parts of the console have very many dicts that are no rows of metrics: their rest is left out"
+)
 
 # What a dict has that is a row of metrics, among other numbers
 _METRIC = re.compile(r"loss|reward|score|return|grad_norm|objective/|train_runtime")
@@ -34,11 +42,13 @@ class Trainer(ABC):
         name: of the trainer, for messages.
         sign: what each piece contains that it reads; to look for it is fast.
         mark: what a row begins with.
+        gave_up: whether the rest of the piece was not read.
     """
 
     name: ClassVar[str]
     sign: ClassVar[bytes] = b""
     mark: ClassVar[re.Pattern[bytes]]
+    gave_up: bool = False
 
     @abstractmethod
     def read(self, piece: bytes, bars: Bars) -> Iterator[Row]:
@@ -236,6 +246,7 @@ class HFTrainer(Trainer):
 
     begun: bytes = b""  # of a row that is cut
     pieces: int = 0  # number of pieces of it
+    gave_up: bool = False
     bars_before: dict[Bar, int] = field(default_factory=dict)
     writer: bytes = b""
     recent: deque[tuple[bytes, Row]] = field(
@@ -253,6 +264,9 @@ class HFTrainer(Trainer):
             yield from self._go_on(piece, bars)
             return
         position = 0
+        others = 0  # number of dicts that are no rows
+        # Of one byte a character, the text has the positions of the piece.
+        text = piece.decode("latin-1")
         while start is not None:
             prefix = piece[position : start.start()]
             bars.read(prefix)
@@ -261,14 +275,18 @@ class HFTrainer(Trainer):
             self.begun = b""
             self.pieces = 0
             self.bars_before = dict(bars.done)
-            text = piece[start.start() :]
-            row, printed, length = self._row(text)
+            row, printed = self._row(text, start.start())
             if row is not None:
                 yield from self._distinct(row)
             elif printed.is_cut:
-                self.begun = bars.read(text)
+                self.begun = bars.read(piece[start.start() :])
                 return
-            position = start.start() + length
+            else:
+                others += 1
+            position = printed.end
+            if others == MOST_OTHERS:
+                self.gave_up = True
+                break
             start = self.mark.search(piece, position)
         bars.read(piece[position:])
 
@@ -279,17 +297,18 @@ class HFTrainer(Trainer):
         if self.pieces > self._most_pieces or len(text) > MAX_DICT:
             self.begun = b""
             return
-        row, printed, _ = self._row(text)
+        row, printed = self._row(text.decode("latin-1"))
         self.begun = text if printed.is_cut else b""
         if row is not None:
             yield from self._distinct(row)
 
-    def _row(self, text: bytes) -> tuple[Row | None, PrintedDict, int]:
-        """Return the row at the beginning of a text or None, its dict, and its length in bytes."""
-        decoded = text.decode(errors="replace")
-        printed = printed_dict(decoded)
-        length = len(decoded[: printed.end].encode())
-        return _row_of(printed), printed, length
+    def _row(self, text: str, begin: int = 0) -> tuple[Row | None, PrintedDict]:
+        """Return the row in a text of bytes or None, and its dict, from ``begin`` on."""
+        printed = printed_dict(text, begin)
+        if printed.cells is None:
+            return None, printed
+        named = {_utf8(name): cell for name, cell in printed.cells.items()}
+        return _row_of(printed._replace(cells=named)), printed
 
     def _distinct(self, row: Row) -> Iterator[Row]:
         """Yield the row, unless another process printed it, too, or it is printed twice."""
@@ -306,6 +325,11 @@ class HFTrainer(Trainer):
                 return
         self.recent.append((self.writer, row))
         yield row
+
+
+def _utf8(name: str) -> str:
+    """Return a name that was read with one character a byte."""
+    return name if name.isascii() else name.encode("latin-1").decode(errors="replace")
 
 
 def _row_of(printed: PrintedDict) -> Row | None:
@@ -350,15 +374,33 @@ def _own_step(cells: Cells) -> tuple[int | None, int | None]:
 TRAINERS: tuple[type[Trainer], ...] = (Verl, DeepSpeedChat, MiniMind, HFTrainer)
 
 
-def console_rows(pieces: Iterable[tuple[int, bytes]], bars: Bars) -> Iterator[Row]:
-    """Yield the rows of all trainers in a console, given the pieces of its lines."""
+def console_rows(
+    pieces: Iterable[tuple[int, bytes]], bars: Bars, unused: UnusedRows | None = None
+) -> Iterator[Row]:
+    """Yield the rows of all trainers in a console, given the pieces of its lines.
+
+    What is not read is added to ``unused``.
+    """
+    counted = unused or UnusedRows()
     trainers = [trainer() for trainer in TRAINERS]
     signs = [(trainer.sign, trainer) for trainer in trainers]
+    line = 0
     for line, piece in pieces:
         for sign, trainer in signs:
             if sign in piece:
-                for row in trainer.read(piece, bars):
-                    row.line = line
-                    yield row
+                yield from _usable(trainer.read(piece, bars), line, counted)
+                if trainer.gave_up:
+                    trainer.gave_up = False
+                    counted.add(OTHERS, line)
     for trainer in trainers:
-        yield from trainer.rest()
+        yield from _usable(trainer.rest(), line, counted)
+
+
+def _usable(rows: Iterable[Row], line: int, unused: UnusedRows) -> Iterator[Row]:
+    """Yield the rows of a line; add those with a step that is too large to ``unused``."""
+    for row in rows:
+        row.line = line
+        if row.step is None or abs(row.step) <= LARGEST_STEP:
+            yield row
+        else:
+            unused.add(STEP, line)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import codecs
 import csv
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import closing
 from itertools import chain, islice
 from pathlib import Path
@@ -29,6 +30,7 @@ from rlreport.metrics.lines import (
     REST,
     STEP,
     UnusedRows,
+    first_names,
     lines_of,
     number,
 )
@@ -88,6 +90,11 @@ class _Columns(NamedTuple):
             times=times,
         )
 
+    def without(self, names: Collection[str]) -> _Columns:
+        """Return the columns without the metrics of some names."""
+        metrics = {i: name for i, name in self.metrics.items() if name not in names}
+        return self._replace(metrics=metrics)
+
     def numbers(self, cells: list[str], step: float) -> dict[str, float]:
         """Return the metrics and counters of a row that are numbers, as those of an event."""
         kind = "" if self.kind is None else _cell(cells, self.kind).lower()
@@ -107,6 +114,12 @@ class _Columns(NamedTuple):
 def _cell(cells: list[str], index: int) -> str:
     """Return a cell of a row, "" if the row is too short."""
     return cells[index] if index < len(cells) else ""
+
+
+def _repeated(metrics: Mapping[int, str]) -> list[str]:
+    """Return the names that several columns have: which of them is meant, nobody can say."""
+    counts = Counter(metrics.values())
+    return [name for name, count in counts.items() if count > 1]
 
 
 def _first_index(names: list[str], keys: Iterable[str]) -> int | None:
@@ -143,6 +156,15 @@ def csv_records(path: Path, unused: UnusedRows, run: str = "") -> Iterator[Recor
     if key not in (*STEP_KEYS, INDEX):
         unused.remark(message("the step is read from {key}", key=f"`{key}`"))
     columns = _Columns.of(names, run, key)
+    repeated = _repeated(columns.metrics)
+    if repeated:
+        unused.remark(
+            message(
+                "several columns have the same name, left out: {names}",
+                names=first_names(repeated),
+            )
+        )
+        columns = columns.without(repeated)
     numbered = 0  # number of rows of the run so far
     for line, cells in chain(head, rows):
         step: float | None = float(numbered)

@@ -29,6 +29,7 @@ from rlreport.metrics.lines import (
     NUMBERED,
     STEP,
     UnusedRows,
+    first_names,
     lines_of,
 )
 from rlreport.metrics.unread_texts import remark_on_fields
@@ -183,6 +184,8 @@ def json_records(path: Path, unused: UnusedRows, run: str = "") -> Iterator[Reco
 
 def _rows_of(series: shapes.Series, unused: UnusedRows) -> Iterator[Row]:
     """Yield the rows of a series with their steps."""
+    if series.left_out:
+        unused.remark(_on_left_out(series))
     for number, row in enumerate(series.rows):
         event = {key: value for key, value in row.items() if key not in _SUMMARY}
         if "train_runtime" in row:  # how long the run took, in seconds
@@ -190,3 +193,16 @@ def _rows_of(series: shapes.Series, unused: UnusedRows) -> Iterator[Row]:
         if series.step not in STEP_KEYS:
             event = _with_step(event, series.step, number, unused)
         yield event
+
+
+def _on_left_out(series: shapes.Series) -> str:
+    """Return a remark on the columns of a document that are not read."""
+    names = first_names(series.left_out)
+    if series.step == shapes.INDEX:
+        return message(
+            "columns of another length than most, left out: {names}", names=names
+        )
+    return message(
+        "columns of another length than that of the steps, left out: {names}",
+        names=names,
+    )

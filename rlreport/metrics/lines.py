@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from rlreport.system.documents import (
 )
 from rlreport.system.stores import Source
 from rlreport.tables import Note, NoteKind
+from rlreport.text.clean import safe_text
 from rlreport.text.messages import message, translatable
 
 # Why rows of a metrics file are not used
@@ -66,6 +67,15 @@ class UnusedRows:
         return notes + [
             Note(kind, text, 1, file) for text, kind in self._remarks.items()
         ]
+
+
+_MAX_NAMED = 5  # in a note
+
+
+def first_names(names: Sequence[str]) -> tuple[str, ...]:
+    """Return the first of some names as a part of a note, and "…" if there are more."""
+    more = ["…"] if len(names) > _MAX_NAMED else []
+    return (*(f"`{safe_text(name)}`" for name in names[:_MAX_NAMED]), *more)
 
 
 MAX_UNPACKED = 4_000_000_000  # Maximum decompressed size of a metrics file in bytes

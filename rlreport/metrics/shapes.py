@@ -27,6 +27,7 @@ from rlreport.formats.metric_rows import (
     STEP_KEYS,
     TEXT_KEYS,
     numbers_of,
+    own_step_key,
     prefixed,
     step_in,
     step_key,
@@ -84,10 +85,12 @@ class Series:
     Attributes:
         rows: one or more per step, each with what it logs.
         step: the key of the step, INDEX to number the rows.
+        left_out: names of columns of another length, which are in no row.
     """
 
     rows: list[Row]
     step: str
+    left_out: list[str] = field(default_factory=list)
 
     def with_steps(self) -> list[Row]:
         """Return the rows with their step under ``step``."""
@@ -129,7 +132,11 @@ def step_of_rows(rows: Sequence[Row]) -> str | None:
             names |= numbers_of(row).keys()
         is_of_trainer = not _OF_TRAINER.isdisjoint(roles_of(names))
         enough = len(logged) >= _LEAST_ROWS
-        return INDEX if is_of_trainer and enough and not has_texts else None
+        if not is_of_trainer or not enough or has_texts:
+            return None
+        # Where any row names its step, the others are not numbered.
+        names_of_steps = map(own_step_key, without_settings(logged))
+        return next((name for name in names_of_steps if name is not None), INDEX)
     if has_texts:
         steps = [step_in(stepped(row, key, 0)) for row in logged]
         if len(logged) < 2 or len(set(steps)) < _DISTINCT * len(logged):
@@ -198,9 +205,10 @@ def _by_column(obj: Mapping[str, Any]) -> Series | None:
         for name, value in obj.items()
         if isinstance(value, list) and _is_column(value)
     }
-    counting = _counting_column(columns)
+    counting = _counting_column(obj, columns)
     if counting:
-        steps = [whole(value) for value in columns.pop(counting)]
+        steps: list[Any] = obj[counting]
+        columns.pop(counting, None)
     else:
         # Most columns have one value per step; others count something else.
         lengths = Counter(len(column) for column in columns.values())
@@ -216,30 +224,55 @@ def _by_column(obj: Mapping[str, Any]) -> Series | None:
     }
     if not used:
         return None
-    rows: dict[int, Row] = {}
-    for i, step in enumerate(steps):
-        if step is not None:
-            row = rows.setdefault(step, {"step": step})
-            row |= {name: column[i] for name, column in used.items()}
+    values = [
+        {name: column[i] for name, column in used.items()} for i in range(len(steps))
+    ]
+    left_out = [name for name in columns if name not in used]
     if not counting:
-        for row in rows.values():
-            del row["step"]
-        return Series(list(rows.values()), INDEX)
+        return Series(values, INDEX, left_out)
+    rows = [{"step": step, **row} for step, row in zip(steps, values, strict=True)]
+    by_step = {whole(row["step"]): row for row in rows}
     for name, value in obj.items():
         if isinstance(value, dict) and _is_by_step(value):
             for key, number in value.items():
-                rows.setdefault(int(key), {"step": int(key)})[name] = number
-    return Series([rows[step] for step in sorted(rows)], "step")
+                step = int(key)
+                if step not in by_step:
+                    by_step[step] = {"step": step}
+                    rows.append(by_step[step])
+                by_step[step][name] = number
+    # Steps that repeat may be those of a restart: they stay in their order.
+    if _ascends([row["step"] for row in rows]):
+        rows.sort(key=lambda row: row["step"])
+    return Series(rows, "step", left_out)
 
 
-def _counting_column(columns: Mapping[str, list[Any]]) -> str:
-    """Return the name of the column that counts steps, INDEX without any."""
-    by_name = {name.lower(): name for name in columns}
-    for key in (*STEP_KEYS, *OTHER_STEP_KEYS):
-        name = by_name.get(key.lower(), "")
-        if name and _ascends(columns[name]):
+def _counting_column(obj: Mapping[str, Any], columns: Mapping[str, list[Any]]) -> str:
+    """Return the name of the column of ``obj`` that has the steps, INDEX without any.
+
+    ``columns`` are those of numbers. One that is named like a step is used whatever its values.
+    """
+    lists = [name for name, value in obj.items() if _is_list(value)]
+    by_name = {name.lower(): name for name in lists}
+    named = [by_name[key.lower()] for key in STEP_KEYS if key.lower() in by_name]
+    for name in named:
+        if _ascends(obj[name]):
+            return name
+    if named:
+        return named[0]
+    for key in OTHER_STEP_KEYS:
+        name = by_name.get(key, INDEX)
+        if name in columns and step_key([{key: value} for value in columns[name]]):
             return name
     return INDEX
+
+
+def _is_list(value: object) -> bool:
+    """Return whether a value is a list of several plain values."""
+    return (
+        isinstance(value, list)
+        and len(value) > 1
+        and not any(isinstance(one, list | dict) for one in value)
+    )
 
 
 def _is_column(values: list[Any]) -> bool:
@@ -322,7 +355,7 @@ def _part_of_run(path: Sequence[str], series: Series) -> Series:
     if split in ("", "train"):
         return series
     rows = [_prefixed_row(row, split, series) for row in series.rows]
-    return Series(rows, series.step)
+    return Series(rows, series.step, series.left_out)
 
 
 def _prefixed_row(row: Row, split: str, series: Series) -> Row:
