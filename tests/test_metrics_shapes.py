@@ -111,6 +111,7 @@ def told(metrics: TrainerMetrics) -> str:
 BAD_STEPS = [0, 1, 1, 2.5, None, "x", 1e30, 3]
 LOGGED_STEPS = [{"step": step, "loss": 1.0, "kl": 0.1} for step in BAD_STEPS]
 OF_COLUMNS = {"loss": [1.0] * 8, "kl": [0.1] * 8}
+HALVES = 9 * [{"step": 0.5, "loss": 1}]
 
 
 @pytest.mark.parametrize(
@@ -120,8 +121,8 @@ OF_COLUMNS = {"loss": [1.0] * 8, "kl": [0.1] * 8}
         ("metrics.json", LOGGED_STEPS),
         ("metrics.json", {"step": BAD_STEPS, **OF_COLUMNS}),
         ("metrics.json", {"run": {"Step": BAD_STEPS, **OF_COLUMNS}}),
-        ("metrics.jsonl", [*LOGGED_STEPS, *(9 * [{"step": 0.5, "loss": 1}])]),
-        ("metrics.json", [*LOGGED_STEPS, *(9 * [{"step": 0.5, "loss": 1}])]),
+        ("metrics.jsonl", [*LOGGED_STEPS, *HALVES]),
+        ("metrics.json", [*LOGGED_STEPS, *HALVES]),
     ],
 )
 def test_rows_that_name_their_step_are_never_numbered(name, content, tmp_path):

@@ -155,16 +155,7 @@ def csv_records(path: Path, unused: UnusedRows, run: str = "") -> Iterator[Recor
     remark_on_columns(_rows_of(names, [cells for _, cells in head]), unused)
     if key not in (*STEP_KEYS, INDEX):
         unused.remark(message("the step is read from {key}", key=f"`{key}`"))
-    columns = _Columns.of(names, run, key)
-    repeated = _repeated(columns.metrics)
-    if repeated:
-        unused.remark(
-            message(
-                "several columns have the same name, left out: {names}",
-                names=first_names(repeated),
-            )
-        )
-        columns = columns.without(repeated)
+    columns = _without_repeated(_Columns.of(names, run, key), unused)
     numbered = 0  # number of rows of the run so far
     for line, cells in chain(head, rows):
         step: float | None = float(numbered)
@@ -180,6 +171,19 @@ def csv_records(path: Path, unused: UnusedRows, run: str = "") -> Iterator[Recor
                 unused.add(NUMBERED, None)
             numbered += 1
             yield int(step), columns.numbers(cells, step)
+
+
+def _without_repeated(columns: _Columns, unused: UnusedRows) -> _Columns:
+    """Return the columns without those of equal names, of which none can be told to be right."""
+    repeated = _repeated(columns.metrics)
+    if not repeated:
+        return columns
+    text = message(
+        "several columns have the same name, left out: {names}",
+        names=first_names(repeated),
+    )
+    unused.remark(text)
+    return columns.without(repeated)
 
 
 def _step_column(names: list[str], head: list[list[str]]) -> str | None:

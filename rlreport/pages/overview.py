@@ -134,14 +134,16 @@ def _overview(
         advice = logging_advice(map(str, metrics))
     extremes = extreme_responses(report)
     moved = moved_view(report)
+    has_unscored = bool(tables.rescoring and tables.rescoring.missing)
+    flips = Link(message("Flips"), addresses.page("flips"))
     return OverviewView(
         summary=_summary(tables),
         notes=notes,
         card=card_view(run.card),
         warnings=_warnings(run),
         second=_second_reward(tables),
-        unscored=bool(tables.rescoring and tables.rescoring.missing),
-        flips=Link(message("Flips"), addresses.page("flips")),
+        unscored=has_unscored,
+        flips=flips,
         verdict=verdict_view(run.verdict, addresses),
         moved=moved,
         lead=by_place.lead,
