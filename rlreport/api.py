@@ -17,7 +17,13 @@ from rlreport.errors import UsageError
 from rlreport.flows.build import Report, build_report, check_logs
 from rlreport.flows.compare import ComparisonReport, build_comparison
 from rlreport.flows.index import Index, build_index
-from rlreport.options import CHECKING, BuildOptions, CompareOptions, declared
+from rlreport.options import (
+    CHECKING,
+    BuildOptions,
+    CompareOptions,
+    declared,
+    refuse_unknown,
+)
 from rlreport.system.in_memory import Given, InMemory, as_files, paths_or_data
 from rlreport.system.wandb_runs import DEFAULT_LIMIT, local_copies
 from rlreport.system.workers import Progress, Workers
@@ -123,6 +129,7 @@ def build(logs: Data, out: str | Path = "report", **options: Any) -> Report:
         RlreportError: an option, the logs or the destination cannot be used; the message says
             what to do.
     """
+    refuse_unknown("build", options, BuildOptions)
     run = {_DATA: _one_run(logs)}
     with _ready(BuildOptions(**options), run) as (settings, paths):
         progress = Progress(settings.quiet, settings.language)
@@ -152,9 +159,7 @@ def judge(logs: Data, **options: Any) -> Verdict:
     Raises:
         RlreportError: an option or the logs cannot be used; the message says what to do.
     """
-    unknown = sorted(options.keys() - set(CHECKING))
-    if unknown:
-        raise TypeError(f"judge() got an unexpected keyword argument {unknown[0]!r}")
+    refuse_unknown("judge", options, BuildOptions, CHECKING)
     run = {_DATA: _one_run(logs)}
     with _ready(BuildOptions(**options), run) as (settings, paths):
         return check_logs(paths[_DATA], settings)
@@ -182,6 +187,7 @@ def compare(
     Raises:
         RlreportError: a run, an option or the destination cannot be used.
     """
+    refuse_unknown("compare", options, CompareOptions)
     runs = {_BASE: _runs(base, _BASE), _NEW: _runs(new, _NEW)}
     with _ready(CompareOptions(**options), runs) as (settings, paths):
         return build_comparison(

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 from rlreport.about.secrets import without_secrets
 from rlreport.ended import FINISHED
 from rlreport.errors import UsageError
-from rlreport.options import BuildOptions
+from rlreport.options import BuildOptions, refuse_unknown
 from rlreport.training.journal import (
     JOURNAL,
     SETTINGS,
@@ -59,7 +59,8 @@ class _ReportCallback:
         out: output path; the suffix selects the format as in ``rlreport.build``.
         every: also build a report every so many steps; None for none. In a context manager, steps
             are those that ``log`` is given.
-        logs: rollout logs as in ``rlreport.build``; by default those in the trainer's folder.
+        logs: rollout logs as in ``rlreport.build``; by default those in the trainer's folder, or
+            in a context manager none: then the report has the metrics given to ``log`` alone.
         options: further options of ``rlreport.build``.
 
     Raises:
@@ -76,9 +77,9 @@ class _ReportCallback:
     ) -> None:
         if every is not None and (not isinstance(every, int) or every < 1):
             raise UsageError(f"every must be a number of steps or None; got {every!r}")
-        BuildOptions(
-            **options
-        )  # an invalid option is refused now, not after the training
+        # An invalid option is refused now, not after the training.
+        refuse_unknown("ReportCallback", options, BuildOptions)
+        BuildOptions(**options)
         self._out = os.fspath(out)
         self._every = every
         self._is_quiet = bool(options.pop("quiet", False))
@@ -188,13 +189,20 @@ class _ReportCallback:
         """Write the metrics of a step, in a ``with`` block.
 
         They are in ``rlreport_metrics.jsonl`` in the folder of the logs, or next to the report if
-        the logs are no folder.
+        there are no logs or they are no folder. The file stays, so that a report can be built
+        again; the next training with the same place replaces it.
 
         Args:
             metrics: name -> number.
             step: the step; by default the one after the last.
         """
         if not self._is_live:
+            return
+        if not isinstance(metrics, Mapping):
+            kind = type(metrics).__name__
+            warn(
+                f"log() takes a dict of numbers; this call is ignored, as it got {kind}"
+            )
             return
         with self._never_raising():
             previous = -1 if self._step is None else self._step

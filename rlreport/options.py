@@ -3,10 +3,11 @@
 # ruff: noqa: RUF009
 from __future__ import annotations
 
+import difflib
 import math
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar
@@ -90,6 +91,28 @@ def option(
 def declared(options: type) -> list[Field[Any]]:
     """Return the fields of an options class that were declared with ``option``."""
     return [entry for entry in fields(options) if "help" in entry.metadata]
+
+
+def refuse_unknown(
+    caller: str, given: Iterable[str], kind: type, names: Collection[str] = ()
+) -> None:
+    """Raise TypeError, as Python does, if a function has no option of a name that was given.
+
+    ``names`` are the options of ``kind`` that the function has, by default all.
+    """
+    # The command line also gives those that are not declared.
+    taken = set(names) or {entry.name for entry in fields(kind)}
+    known = [entry for entry in declared(kind) if entry.name in taken]
+    for name in given:
+        if name in taken:
+            continue
+        flag = f"--{name.replace('_', '-')}"
+        of_flag = [entry.name for entry in known if flag in entry.metadata["flags"]]
+        alike = difflib.get_close_matches(name, [e.name for e in known], 1)
+        hint = f"; use {of_flag[0]}=" if of_flag else ""
+        if alike and not of_flag:
+            hint = f"; did you mean {alike[0]!r}?"
+        raise TypeError(f"{caller}() got an unexpected option {name!r}{hint}")
 
 
 def part(kind: type[Options], options: object) -> Options:

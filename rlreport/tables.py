@@ -179,6 +179,25 @@ class Rescoring:
     scored: int
     unscored: tuple[Unscored, ...] = ()
 
+    @property
+    def missing(self) -> str:
+        """How many responses have no reward of it, and why in most cases; "" if all have one."""
+        if not self.unscored:
+            return ""
+        counts = {"some": self.responses - self.scored, "all": self.responses}
+        reason = self.unscored[0].reason
+        if len(self.unscored) == 1:
+            return message(
+                "{some:count} of {all:count} responses not scored: {reason}",
+                reason=reason,
+                **counts,
+            )
+        return message(
+            "{some:count} of {all:count} responses not scored; the most frequent reason: {reason}",
+            reason=reason,
+            **counts,
+        )
+
 
 class RowRole(IntEnum):
     """What a response is to the run: values of the column ``validation``."""

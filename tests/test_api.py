@@ -1,6 +1,8 @@
 """``rlreport.build``: the command line's options, from Python."""
 
 import inspect
+import re
+from typing import Any
 
 import pytest
 
@@ -68,6 +70,23 @@ def test_what_the_command_line_refuses_python_refuses_too(tmp_path, wrong):
     with pytest.raises(rlreport.RlreportError, match=next(iter(wrong))):
         rlreport.build(log, tmp_path / "run", **wrong)
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("titel", "; did you mean 'title'?"),
+        ("map", "; use mapping="),
+        ("xyzzy", ""),
+    ],
+)
+def test_an_unknown_option_is_named_with_the_one_that_may_be_meant(name, hint):
+    options: dict[str, Any] = {name: 1}
+    text = f"got an unexpected option {name!r}{hint}"
+    with pytest.raises(TypeError, match=re.escape(f"build() {text}")):
+        rlreport.build("log.jsonl", **options)
+    with pytest.raises(TypeError, match=re.escape(f"compare() {text}")):
+        rlreport.compare("base.jsonl", "new.jsonl", **options)
 
 
 def test_no_logs_are_an_error_of_their_own(tmp_path):

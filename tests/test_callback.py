@@ -416,7 +416,8 @@ train(report)
 def test_an_invalid_option_is_refused_before_the_training(name, value):
     with pytest.raises(UsageError):
         ReportCallback("run.html", **{name: value})
-    with pytest.raises(TypeError):
+    unknown = r"^ReportCallback\(\) got an unexpected option 'no_such_option'$"
+    with pytest.raises(TypeError, match=unknown):
         ReportCallback("run.html", no_such_option=1)
 
 
@@ -593,6 +594,31 @@ with ReportCallback("run.html", every=2, logs="rollouts/*.jsonl") as report:
     assert [call["options"]["metrics"] for call in training.builds] == [
         [str(training.folder / "rlreport_metrics.jsonl")]
     ] * 2
+
+
+def test_a_block_without_logs_reports_on_its_metrics_alone(training):
+    code = """
+with ReportCallback("runs/loop.html", every=2) as report:
+    for step in range({steps}):
+        report.log({{"kl": 0.1}}, step=step)
+"""
+    training.run(code.format(steps=2))
+    journal = str(training.folder / "runs" / "rlreport_metrics.jsonl")
+    assert [call["logs"] for call in training.builds] == [[journal]]
+    done = training.run(code.format(steps=0))
+    assert "no report was built: nothing was logged; call log()" in done.stderr
+
+
+def test_a_block_ignores_what_are_no_metrics_and_says_so(training):
+    code = """
+with ReportCallback("run.html", logs="own") as report:
+    report.log(3, step=2)
+    report.log({"kl": 0.1})
+"""
+    done = training.run(code)
+    assert "log() takes a dict of numbers; this call is ignored" in done.stderr
+    assert "no report will be built" not in done.stderr
+    assert training.ended == ["finished at step 0"]
 
 
 def test_the_trainer_takes_over_in_a_block(training):

@@ -152,6 +152,23 @@ def test_logs_of_no_known_format_are_answered_with_a_mapping_that_reads_them(
     assert re.search(r"a\.json\b", done.stdout)
 
 
+def test_inspect_says_that_a_file_is_empty(tmp_path):
+    for name in ("a.jsonl", "a.json", "a.csv", "a.log"):
+        path = tmp_path / name
+        path.touch()
+        complains(rlreport("inspect", path), "empty")
+
+
+def test_inspect_says_after_the_fields_what_to_try_or_what_is_needed(tmp_path):
+    log = write_log(tmp_path / "a.jsonl", [{"query": "q", "text": "a", "n": 1}])
+    said = rlreport("inspect", log).stdout
+    options = "--map prompt=query --map response=text --map reward=FIELD"
+    assert said.endswith(f"\nnext: try {options}\n")
+    log = write_log(tmp_path / "b.jsonl", [{"cats": ["a"]}])
+    said = rlreport("inspect", log).stdout
+    assert "\nrollouts need a prompt, a response and a reward" in said
+
+
 def test_inspect_names_a_mapping_for_files_beside_those_it_reads(tmp_path):
     write_log(tmp_path / "known.jsonl", [ROW])
     write_log(tmp_path / "unknown.jsonl", [{"query": "q", "output": "a", "score": 1.0}])

@@ -19,6 +19,7 @@ from rlreport.metrics.console_rows import PrintedDict, printed_dict
 from rlreport.metrics.find import TrainerMetrics, find_and_read
 from rlreport.metrics.roles import roles_of
 from rlreport.options import BuildOptions
+from rlreport.read.listing import run_in
 from tests.running import rlreport as rlreport_command
 
 CLEAR = "\r" + " " * 40 + "\r"
@@ -404,6 +405,61 @@ def test_several_consoles_in_a_folder_are_several_runs(tmp_path: Path) -> None:
     assert read(tmp_path).runs == ["seed1", "seed2"]
     assert "training without a reward, such as SFT, next to" in notes(tmp_path)
     assert len(find_and_read([tmp_path], run="seed2").table) == 8
+
+
+def test_a_run_is_called_by_its_file_without_suffixes_but_with_its_version(
+    tmp_path: Path,
+) -> None:
+    console(tmp_path / "trl1.16.0-b1.log", training(1, 8))
+    console(tmp_path / "trl1.16.0-b2.log", training(1, 8))
+    assert read(tmp_path).runs == ["trl1.16.0-b1", "trl1.16.0-b2"]
+    names = ("a.5.jsonl.gz", "a.5.ndjson", "a.5.log.zst", "a.5.csv", "a.5")
+    assert {run_in(name) for name in names} == {"a.5"}
+    assert run_in("lr0.1/a.jsonl") == "lr0.1"
+    assert run_in(".log") == ".log"
+
+
+RAISED = (
+    "Traceback (most recent call last):\n"
+    '  File "train.py", line 24, in accuracy\n'
+    '    raise RuntimeError("{text}")\n'
+    "RuntimeError: {text}\n"
+)
+FELL_OVER = RAISED.format(text="the grader fell over")
+
+
+def test_an_error_at_the_end_of_a_console_is_told_with_its_step(
+    tmp_path: Path,
+) -> None:
+    told = "the console ends with an error: RuntimeError: the grader fell over"
+    path = console(tmp_path / "a.log", training(1, 8), FELL_OVER, bar(8))
+    assert f"{told} (at step 8 of 40)" in notes(path)
+    ranks = "".join(f"[rank0]: {line}\n" for line in FELL_OVER.splitlines())
+    path = console(tmp_path / "b.log", rows(8), ranks, "wandb: done\n")
+    assert f"{told} (1)" in notes(path)
+    built = rlreport_command("build", path, "-o", tmp_path / "out")
+    assert f"warning: {told}" in built.stderr
+
+
+def test_an_error_at_the_end_of_a_console_is_one_short_line_without_secrets(
+    tmp_path: Path,
+) -> None:
+    secret = "hf_abcdEFGH1234ijklMNOP5678qrst"
+    path = console(tmp_path / "a.log", rows(8), RAISED.format(text=f"token={secret}"))
+    assert "the console ends with an error: RuntimeError (1)" in notes(path)
+    assert secret not in notes(path)
+    path = console(tmp_path / "b.log", rows(8), RAISED.format(text="so long " * 99))
+    (text,) = [one.text for one in read(path).notes if "ends with" in one.text]
+    assert len(text.partition("error: ")[2]) == 200
+
+
+def test_an_error_after_which_the_console_goes_on_is_not_its_end(
+    tmp_path: Path,
+) -> None:
+    path = console(tmp_path / "a.log", rows(8), FELL_OVER, rows(8), "Done\n")
+    assert "ends with an error" not in notes(path)
+    path = console(tmp_path / "b.log", rows(8), FELL_OVER, "Trying again\n")
+    assert "ends with an error" not in notes(path)
 
 
 HOSTILE: dict[str, str] = {

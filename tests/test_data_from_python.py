@@ -406,6 +406,17 @@ def without(name: str) -> pd.DataFrame:
         (without("response"), "no column for response: found `step`, `prompt`"),
         (without("reward"), "or pass mapping={'reward': COLUMN}"),
         (
+            pd.DataFrame(rollouts(1)).assign(response=None),
+            "no value in the first rows for `response`",
+        ),
+        (
+            [
+                {**rollouts(1)[0], "prompt": None},
+                {**rollouts(1)[0], "response": None},
+            ],
+            "none of the first rows has usable values for all of `step`, `prompt`",
+        ),
+        (
             without("reward").assign(result=pd.Series([{"score": 1.0}] * 8)),
             "or pass mapping={'reward': 'result.score'}",
         ),
@@ -420,6 +431,15 @@ def test_errors_speak_of_rows_and_columns(data: Any, part: str) -> None:
     assert part in text
     assert "rlreport-" not in text
     assert "\n" not in text
+
+
+def test_metrics_among_rollouts_are_counted_as_rows_and_named() -> None:
+    verdict = rlreport.judge(rollouts() + metrics())
+    titles = [finding.title for finding in verdict.findings]
+    assert (
+        "40 of 88 rows of the data could not be read, first row 49 "
+        "(trainer metrics, not a response; give them as metrics)."
+    ) in titles
 
 
 def test_rows_that_contain_themselves_are_an_error() -> None:

@@ -93,6 +93,16 @@ def test_no_other_file_of_this_machine_is_taken_for_rollouts() -> None:
             {"question": "q", "answer": "a", "score": 1.0},
             "--map response=answer",
         ),
+        (
+            "null.jsonl",
+            {"step": 0, "prompt": "q", "response": None, "reward": 1.0},
+            "no value in the first rows for `response`",
+        ),
+        (
+            "typed.jsonl",
+            {"step": 0, "prompt": "q", "response": "a", "reward": [1.0]},
+            "another type than expected in the first rows for `reward`",
+        ),
     ],
 )
 def test_refusals_say_why(name: str, obj: Row | None, reason: str) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import rlreport
-from rlreport.errors import UsageError
+from rlreport.errors import RlreportError, UsageError
 from rlreport.flows.build import Report
 from rlreport.flows.load import read_run
 from rlreport.metrics.find import TrainerMetrics, find_and_read
@@ -178,11 +178,10 @@ def test_results_and_settings_are_no_metrics(case: str, tmp_path: Path) -> None:
 
 
 def test_rollouts_stay_rollouts(tmp_path: Path) -> None:
-    responses = [
-        {**row, "prompt": "2+2?", "completion": f"It is {n}"}
-        for row in rows()
-        for n in range(2)
-    ]
+    responses = []
+    for row in rows():
+        texts = {**row, "prompt": "2+2?"}
+        responses += [{**texts, "completion": answer} for answer in ("It is 4", "5")]
     write(tmp_path / "log.jsonl", responses)
     scan, metrics, _ = read_run([tmp_path], {"workers": 1}, Progress())
     assert len(scan.responses) == 2 * STEPS
@@ -355,3 +354,80 @@ def test_a_role_without_metrics_is_refused(tmp_path: Path) -> None:
     result = run("check", tmp_path, "--role", "reward=loss")
     assert result.returncode == 2
     assert "no trainer metrics" in result.stderr
+
+
+def warned(metrics: TrainerMetrics) -> list[str]:
+    """Return the notes that are printed at once."""
+    return [note.text for note in metrics.notes if note.kind == NoteKind.FORMAT]
+
+
+def test_columns_of_texts_in_a_table_are_told(tmp_path: Path) -> None:
+    table = [
+        {"step": step, "prompt": "p", "response": f"r{step}", "reward": step / 10}
+        for step in range(9)
+    ]
+    (text,) = warned(load(write(tmp_path / "roll.csv", table)))
+    assert text.startswith(
+        "columns `prompt`, `response` of this CSV are texts and are not read"
+    )
+    assert not warned(load(write(tmp_path / "log.csv", rows(note="ok", by="me"))))
+
+
+@pytest.mark.parametrize(
+    ("texts", "reward", "options"),
+    [
+        (
+            {"q": "2+2", "out": "4"},
+            {"score": {"r": 1.0}},
+            "--map prompt=q --map response=out --map reward=score.r",
+        ),
+        (
+            {"asked": "what is {}", "said": "it is {}"},
+            {"a": 0.5, "b": 0.5},
+            "--map prompt=FIELD --map response=FIELD --map reward=FIELD",
+        ),
+    ],
+)
+def test_fields_of_texts_beside_metrics_are_told_with_what_reads_them(
+    texts: dict[str, str], reward: dict[str, Any], options: str, tmp_path: Path
+) -> None:
+    logged = []
+    for epoch in range(8):
+        own = {name: text.format(epoch) for name, text in texts.items()}
+        logged.append({"epoch": epoch, **own, **reward})
+    (text,) = warned(load(write(tmp_path / "u.jsonl", logged)))
+    fields = ", ".join(f"`{name}`" for name in texts)
+    assert text == (
+        f"text fields {fields} are not read; if these are rollouts, pass {options}"
+    )
+
+
+def test_a_status_a_name_or_a_time_beside_metrics_is_no_text_to_read(
+    tmp_path: Path,
+) -> None:
+    logged = [
+        {
+            **row,
+            "status": "all is well",
+            "run": "my first run",
+            "elapsed_time": f"about {i} hours and more",
+            "progress": f"{i}/8",
+            "checkpoint": f"out/step_{i}",
+        }
+        for i, row in enumerate(rows())
+    ]
+    assert not warned(load(write(tmp_path / "log.jsonl", logged)))
+
+
+def test_a_table_without_steps_is_told_with_its_columns(tmp_path: Path) -> None:
+    odd = [{f"c{i}": 0.5 for i in range(12)}] * 5
+    path = write(tmp_path / "odd.csv", odd)
+    why = "no column is named step: found `c0`, "
+    with pytest.raises(RlreportError, match=why) as error:
+        load(path)
+    assert "`c9` and 2 more; rename the column that counts steps to `step`" in str(
+        error.value
+    )
+    write(tmp_path / "metrics.jsonl", rows())
+    done = run("inspect", tmp_path)
+    assert why in done.stdout

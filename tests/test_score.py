@@ -5,6 +5,7 @@ import re
 import textwrap
 import time
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -14,13 +15,18 @@ import pandas as pd
 import pytest
 
 from rlreport import build
-from rlreport.check.flips import Flip, effect, flips
+from rlreport.check import quantities
+from rlreport.check.flips import Effect, Flip, effect, flips
+from rlreport.check.judges.hacking import watched_reward_fall
 from rlreport.check.run import Run
 from rlreport.errors import UsageError
+from rlreport.pages.flips import effect_sentence
 from rlreport.read.logs import read_logs
 from rlreport.read.scoring import BATCH_ROWS, ScoreFunction
 from rlreport.read.tables import Scan
 from rlreport.system.function_process import FunctionName, function_process
+from rlreport.system.workers import Progress
+from rlreport.tables import Rescoring, Unscored
 from tests.reading import row, write
 from tests.running import rlreport
 from tests.schemas import validate
@@ -398,17 +404,76 @@ def test_the_report_shows_the_second_reward_and_its_flips(
     name = "grade.py:compute_score"
     assert f"With {name}, the mean reward over step 5 is 0.500, not 0.625" in page
     assert f"{name} agree on 87% of 47 responses: 6 right ones are wrong" in page
-    assert f"{name} gave 47 of 48 responses a reward" in page
+    reason = "AssertionError (grade.py, line 5)"
+    assert f"1 of 48 responses not scored: {reason}. Both curves" in page
     assert "AssertionError (grade.py, line 5) 1 step 0, response 0" in page
     assert f"Right by the reward, wrong by {name}" in page
     assert 'href="steps/0.html#r=7"' in (out / "flips.html").read_text("utf-8")
     assert "agree on 87%" in text_of(out / "grader.html")
-    assert "Second reward" in text_of(out / "index.html")
+    overview = text_of(out / "index.html")
+    assert f"The second reward is that of {name}. 1 of 48 responses not" in overview
+    assert "responses: one per prompt, spread over the steps." in page
     steps = pd.read_csv(out / "data" / "steps.csv")
     assert steps["valid_reward_mean"][0] == pytest.approx(3 / 7)
     report = json.loads((out / "data" / "report.json").read_bytes())
     validate(report, "report")
     assert report["rescoring"]["scored"] == 47
+
+
+def scored_run(missing: int) -> Run:
+    """Return a run whose rewards rise; the last of its 10 steps has fewer second ones."""
+    rows = []
+    for step in range(10):
+        for n in range(20):
+            reward = float(n < 2 * step)
+            rows.append({"step": step, "reward": reward, "valid_reward": reward})
+    for unscored_row in rows[len(rows) - missing :]:
+        unscored_row["valid_reward"] = np.nan
+    run_tables = tables_of(table_of_rows(rows))
+    unscored = (Unscored("IndexError", missing, 9, 0),)
+    run_tables.rescoring = Rescoring("g.py:f", 200, 200 - missing, unscored)
+    return Run(run_tables)
+
+
+@pytest.mark.parametrize(("missing", "is_judged"), [(1, True), (9, False)])
+def test_a_second_reward_that_many_responses_of_some_steps_lack_is_not_judged(
+    missing: int, is_judged: bool
+) -> None:
+    run = scored_run(missing)
+    assert ("second_reward" in quantities.courses(run)) == is_judged
+    needs = watched_reward_fall.run(run).needs
+    assert ("95%" in (needs or "")) != is_judged
+
+
+def test_each_call_moves_the_progress(tmp_path: Path) -> None:
+    file = tmp_path / "grade.py"
+    file.write_text("def f(completions): return [1 / 0]\n")
+    done: list[float] = []
+    log = write(tmp_path / "a.jsonl", answers("a", "b", "c"))
+    progress = Progress()
+    progress.phase = lambda *_: nullcontext(done.append)  # type: ignore
+    with (
+        function_process(FunctionName(file, "f"), 20.0) as process,
+        pytest.raises(UsageError),
+    ):
+        score = ScoreFunction(process, "grade.py:f")
+        read_logs([log], score=score, progress=progress)
+    assert done[-3:] == [1, 1, 1]
+
+
+def test_equal_means_are_called_equal() -> None:
+    found = Effect((0, 3), 8, second=0.75, reward=0.7501)
+    assert "are equal: 0.750 (8 responses" in effect_sentence(found, "g.py:f")
+
+
+def test_the_commands_warn_of_responses_that_are_not_scored(
+    scored_log: Path, tmp_path: Path
+) -> None:
+    grade = scored_log / "grade.py"
+    for command in (["check"], ["build", "-o", tmp_path / "r"]):
+        done = rlreport(*command, scored_log / "logs", "--score", grade)
+        warned = "warning: 1 of 48 responses not scored: AssertionError (grade.py, line"
+        assert done.stderr.count(warned) == 1
 
 
 @pytest.mark.parametrize("redact", [True, "names"])

@@ -26,8 +26,8 @@ from tests.running import rlreport
 COMMANDS = [main.commands[name] for name in TABLES]
 # They run code or programs, write, send, connect, or hide what was set.
 DANGEROUS = set(
-    "charts git step_from_path out open_page cache github_summary to sender ray base new quiet "
-    "as_json".split()
+    "charts score git step_from_path out open_page cache github_summary to sender ray base new "
+    "quiet as_json".split()
 )
 
 
@@ -151,6 +151,7 @@ HOSTILE = {
     'to = ["a@b.example"]': "to",
     'from = "a@b.example"': "from",
     'sender = "a@b.example"': "sender",
+    'score = "grade.py"': "score",
     "git = true": "git",
     "github-summary = true": "github-summary",
     "open = true": "open",

@@ -133,6 +133,18 @@ def test_a_run_that_is_not_there_is_said_by_its_name(
 
 
 @pytest.mark.ci
+def test_a_table_that_the_server_lost_is_said_and_the_metrics_are_read(
+    service: Service, tmp_path: Path
+) -> None:
+    service.runs["a1b2c3d4"].tables.clear()
+    with pytest.warns(UserWarning, match=r"completions_1_a\.table\.json' not read"):
+        report = rlreport.build(
+            "wandb://team/project/a1b2c3d4", tmp_path / "r", quiet=True
+        )
+    assert len(report.tables.metrics) == 30
+
+
+@pytest.mark.ci
 def test_no_key_is_asked_for(
     service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

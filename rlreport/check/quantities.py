@@ -196,10 +196,38 @@ def validation(run: Run) -> Series | None:
     return series_by_step(part, "reward", kind=Kind.EVALUATIONS)
 
 
+# Largest part of the responses of some steps that ``--score`` may have given no reward
+MOST_UNSCORED = 0.05
+
+
 @once_per_run
 def second_reward(run: Run) -> Series | None:
-    """Return ``valid_reward``, a reward of training responses that is not trained on, or None."""
-    return series_by_step(run, "valid_reward") if run.has("valid_reward") else None
+    """Return ``valid_reward``, a reward of training responses that is not trained on, or None.
+
+    It is None, too, where ``is_scored_in_part``.
+    """
+    if not run.has("valid_reward") or is_scored_in_part(run):
+        return None
+    return series_by_step(run, "valid_reward")
+
+
+@once_per_run
+def is_scored_in_part(run: Run) -> bool:
+    """Return whether the user's function gave too many responses of some steps no reward.
+
+    A function that fails often fails on the answers that are wrong, such as those without a box, so
+    the mean of the others is too high. A logged second reward may be that of a random part.
+    """
+    if run.tables.rescoring is None or not len(run.steps):
+        return False
+    count = len(run.steps)
+    is_missing = ~np.isfinite(run.column("valid_reward"))
+    missing = np.bincount(run.step_index, is_missing, minlength=count)
+    responses = np.bincount(run.step_index, minlength=count)
+    window = np.ones(len(run.last.steps))  # as long as those that are compared
+    of_window = np.convolve(responses, window, "valid")
+    most = MOST_UNSCORED * of_window
+    return bool((np.convolve(missing, window, "valid") > most).any())
 
 
 # Logged numbers may be near the largest float64; charts ask for parts outside of the checks.

@@ -281,6 +281,8 @@ def _say_field_lists(files: Iterable[FileFields]) -> None:
         say(f"not read: {file.name}  {file.what}")
         for line in lines:
             say(f"  {line}")
+        if file.next:
+            say(file.next)
 
 
 def _say_section(title: str, lines: Iterable[str]) -> None:

@@ -154,6 +154,8 @@ def _warnings(tables: Tables) -> list[str]:
         NoteKind.NOTES,
     )
     texts = [note.text for note in tables.notes if note.kind in printed_kinds]
+    if tables.rescoring is not None and tables.rescoring.missing:
+        texts.append(tables.rescoring.missing)
     distinct_texts = dict.fromkeys(texts)
     return [
         message("warning: {note}", note=text) for text in (*changes, *distinct_texts)

@@ -36,7 +36,7 @@ def _charts(run: Run, function: str) -> Iterator[Chart | None]:
         colour=LIGHT["muted"],
         dash=DASHED,
     )
-    new = DrawnCurve("second", function, run.by_step(found.second))
+    new = DrawnCurve("second", message("second reward"), run.by_step(found.second))
     title = message("Reward and {function}", function=function)
     if on_one_scale([old.values], [new.values]):
         yield curve_chart(frame, "rescored", title, [new, old], style)

@@ -235,6 +235,8 @@ def check_logs(logs: Sequence[str | Path], options: BuildOptions) -> Verdict:
         )
         card = _with_logged(card, logged_settings, options)
         tables = _with_several_runs(logs, tables, options)
+        if tables.rescoring is not None and tables.rescoring.missing:
+            progress.warn(tables.rescoring.missing)
         with progress.stage(message("checking")):
             judged, _ = _judge(tables, rollouts, thresholds, card, options)
     return with_texts(judged, tables.sample_note, setup_of(tables, card.entries))

@@ -67,6 +67,7 @@ _FIELD_ALIASES: dict[str, tuple[str, ...]] = {
         "messages",
         "prompt_text",
         "user_prompt",
+        "q",
     ),
     "response": (
         "completion",
@@ -84,6 +85,7 @@ _FIELD_ALIASES: dict[str, tuple[str, ...]] = {
         "generated_response",
         "model_response",
         "response_text",
+        "out",
     ),
     "reward": (
         "score",
@@ -286,13 +288,16 @@ def refusal(name: str, objects: Sequence[Row]) -> str:
     # Metrics with short texts: only now, as such objects may also be rollouts.
     if all(map(is_event, objects)):
         return message(_METRICS)
+    unusable = _unusable_fields(objects)
+    if unusable:
+        return unusable
     hint = partial_hint(objects)
     if hint:
         return message("no known log format; {hint}", hint=hint)
-    missing = [f"`{field}`" for field in REQUIRED if field not in objects[0]]
+    missing = [field for field in REQUIRED if field not in objects[0]]
     # Up to two of four: the file is almost a log in the canonical format.
     if 1 <= len(missing) <= 2:
-        return message("its first object lacks {fields}", fields=tuple(missing))
+        return message("its first object lacks {fields}", fields=_coded(missing))
     return message(
         "no known log format (its first object has {keys})", keys=_keys(objects[0])
     )
@@ -310,6 +315,9 @@ def _no_columns(objects: Sequence[Row], paths: Mapping[str, str]) -> str:
             columns=columns,
             mapping=repr(dict(paths)),
         )
+    unusable = _unusable_fields(objects)
+    if unusable:
+        return unusable
     missing = [field for field in REQUIRED if field not in names]
     if len(missing) < len(REQUIRED):
         return message(
@@ -323,6 +331,39 @@ def _no_columns(objects: Sequence[Row], paths: Mapping[str, str]) -> str:
         fields=listed(list(REQUIRED)),
         columns=columns,
     )
+
+
+def _unusable_fields(objects: Sequence[Row]) -> str:
+    """Return which fields have no usable value though objects have all of them, else ""."""
+    names = set().union(*objects)
+    expected = [field for field in REQUIRED if field in names or field != "step"]
+    if not names.issuperset(expected):
+        return ""
+    nulls: list[str] = []
+    of_other_type: list[str] = []
+    for field in expected:
+        values = [obj.get(field) for obj in objects]
+        if all(value is None for value in values):
+            nulls.append(field)
+        elif field != "step" and not any(
+            _fits(field, field, field, value) for value in values
+        ):
+            of_other_type.append(field)
+    if nulls:
+        return message("no value in the first rows for {fields}", fields=_coded(nulls))
+    if of_other_type:
+        return message(
+            "values of another type than expected in the first rows for {fields}",
+            fields=_coded(of_other_type),
+        )
+    return message(
+        "none of the first rows has usable values for all of {fields}",
+        fields=_coded(expected),
+    )
+
+
+def _coded(fields: Iterable[str]) -> tuple[str, ...]:
+    return tuple(f"`{field}`" for field in fields)
 
 
 def certain_refusal(name: str, objects: Sequence[Row]) -> str:
@@ -370,6 +411,17 @@ def _keys(obj: Row, most: int = _MOST_KEYS) -> str:
 
 
 _MOST_EXAMINED = 20  # objects
+_MOST_COLUMNS = 10  # in a message
+
+
+def no_step_column(names: Sequence[str]) -> str:
+    """Return that no column of a table counts steps, with its columns, and what would help."""
+    return message(
+        "no column is named step: found {columns}; rename the column that counts steps to `step` "
+        "({others} are read, too)",
+        columns=_keys(dict.fromkeys(names), _MOST_COLUMNS),
+        others=listed(["`global_step`", "`_step`", "`iteration`"]),
+    )
 
 
 def suggest(objects: Sequence[Row]) -> dict[str, str]:
@@ -450,6 +502,32 @@ def _common_path(field: str, objects: Sequence[Row]) -> str | None:
     return None
 
 
+def next_options(objects: Sequence[Row]) -> str:
+    """Return the options with which objects in no known format may be read, or what they need."""
+    guess = suggest(objects) or likely_fields(REQUIRED, objects)
+    if not guess:
+        return message(
+            "rollouts need a prompt, a response and a reward (name them with --map, as in --map "
+            "response=FIELD); trainer metrics need a step and numbers in each object"
+        )
+    wanted = {field: guess.get(field, "FIELD") for field in REQUIRED if field != "step"}
+    options = [
+        f"--map {field}={path}"
+        for field, path in {**guess, **wanted}.items()
+        if field != path and not (path == "FIELD" and _has_field(field, objects))
+    ]
+    return message("next: try {options}", options=" ".join(options)) if options else ""
+
+
+def _has_field(field: str, objects: Sequence[Row]) -> bool:
+    return any(field in obj for obj in objects)
+
+
+def likely_fields(fields: Iterable[str], objects: Sequence[Row]) -> dict[str, str]:
+    """Return field -> key that may have it in most of the first objects, where there is one."""
+    return _common_paths(fields, objects[:_MOST_EXAMINED])
+
+
 def step_field(objects: Sequence[Row]) -> str:
     """Return the key of the objects, which have no step, that may count steps; "" without any."""
     examined = objects[:_MOST_EXAMINED]
@@ -480,7 +558,7 @@ def partial_hint(objects: Sequence[Row]) -> str:
         return ""
     where = message(
         "no field for {fields} was found among {keys}",
-        fields=tuple(f"`{field}`" for field in missing),
+        fields=_coded(missing),
         keys=_keys(examined[0], _MOST_NAMED_KEYS),
     )
     if not found:

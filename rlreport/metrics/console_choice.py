@@ -13,6 +13,7 @@ from rlreport.metrics.console_files import names_in
 from rlreport.metrics.console_steps import is_of_rl
 from rlreport.metrics.roles import without_prefixes
 from rlreport.read.lines import DAMAGED
+from rlreport.read.listing import without_suffixes
 from rlreport.text.messages import translatable
 
 COPY = translatable(
@@ -64,7 +65,9 @@ def runs_of(consoles: Iterable[tuple[Path, str]]) -> dict[Path, str]:
     by_path = dict(consoles)
     counts = Counter(path.parent for path in by_path)
     return {
-        path: run if counts[path.parent] == 1 else _joined(run, path.stem)
+        path: run
+        if counts[path.parent] == 1
+        else _joined(run, without_suffixes(path.name))
         for path, run in by_path.items()
     }
 

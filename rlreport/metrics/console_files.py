@@ -15,6 +15,7 @@ import orjson
 from rlreport.about.card import configured
 from rlreport.errors import UnusableInputError
 from rlreport.formats.metric_rows import COUNTER, MAX_NAME, NO_METRICS, Record
+from rlreport.metrics.console_end import ConsoleEnd
 from rlreport.metrics.console_pieces import pieces_of
 from rlreport.metrics.console_rows import Row
 from rlreport.metrics.console_steps import is_of_rl, numbered, survey
@@ -23,6 +24,7 @@ from rlreport.metrics.lines import ROUNDED, UnusedRows, number
 from rlreport.metrics.progress_bars import Bar, Bars
 from rlreport.read.listing import COMPRESSIONS
 from rlreport.system.documents import load_config
+from rlreport.tables import NoteKind
 from rlreport.text.messages import translatable
 
 # Suffixes of the names of consoles, such as ``nohup.out`` and ``slurm-123.out``
@@ -55,10 +57,15 @@ def console_records(path: Path, unused: UnusedRows) -> Iterator[Record]:
 def _records(path: Path, spool: _Spool, unused: UnusedRows) -> Iterator[Record]:
     bars = Bars()
     settings = _Settings(_configured_logging_steps(path))
-    rows = console_rows(settings.seen(pieces_of(path, unused)), bars, unused)
+    end = ConsoleEnd()
+    pieces = end.seen(settings.seen(pieces_of(path, unused)))
+    rows = console_rows(pieces, bars, unused)
     # How rows are numbered, and which are used, is known after the last of them.
     found = survey(spool.kept(rows), bars, lambda: settings.logging_steps)
     used = found.used
+    ended = end.remark(found.phases[-1].bar, bars)
+    if ended:
+        unused.remark(ended, NoteKind.FORMAT)
     rounded = found.rounded
     if rounded:
         unused.add(ROUNDED, line=None, count=len(rounded))

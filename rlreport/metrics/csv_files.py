@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from rlreport.errors import UnusableInputError
 from rlreport.fields import LARGEST_STEP
+from rlreport.formats.mapping import no_step_column
 from rlreport.formats.metric_rows import (
     KIND_KEYS,
     NO_METRICS,
@@ -34,6 +35,7 @@ from rlreport.metrics.lines import (
     number,
 )
 from rlreport.metrics.shapes import HEAD, INDEX, step_of_rows
+from rlreport.metrics.unread_texts import remark_on_columns
 from rlreport.system.documents import (
     MAX_COLUMNS,
     MAX_LINE,
@@ -138,6 +140,8 @@ def csv_records(path: Path, unused: UnusedRows, run: str = "") -> Iterator[Recor
     """
     lines = lines_of(path, unused=unused)
     header = next(lines, b"")
+    if not path.stat().st_size:
+        raise UnusableInputError(f"{path.name}: the file is empty")
     if header.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         raise UnusableInputError(f"{path.name}: encoded as UTF-16; save it as UTF-8")
     separator = csv_separator(header)
@@ -149,8 +153,9 @@ def csv_records(path: Path, unused: UnusedRows, run: str = "") -> Iterator[Recor
     key = _step_column(names, [cells for _, cells in head])
     if key is None:
         raise UnusableInputError(
-            f"{path.name}: not a metrics table, as no column is named step"
+            f"{path.name}: not a metrics table, as {no_step_column(names)}"
         )
+    remark_on_columns(_rows_of(names, [cells for _, cells in head]), unused)
     if key not in (*STEP_KEYS, INDEX):
         unused.remark(message("the step is read from {key}", key=f"`{key}`"))
     columns = _Columns.of(names, run, key)
@@ -185,8 +190,11 @@ def _step_column(names: list[str], head: list[list[str]]) -> str | None:
     step = _first_index(names, STEP_KEYS)
     if step is not None:
         return names[step]
-    rows = [_row_of(names, cells) for cells in head if len(cells) == len(names)]
-    return step_of_rows(rows)
+    return step_of_rows(_rows_of(names, head))
+
+
+def _rows_of(names: list[str], head: list[list[str]]) -> list[dict[str, Any]]:
+    return [_row_of(names, cells) for cells in head if len(cells) == len(names)]
 
 
 def _row_of(names: list[str], cells: list[str]) -> dict[str, Any]:

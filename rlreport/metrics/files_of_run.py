@@ -14,6 +14,7 @@ from rlreport.formats.base import split_of
 from rlreport.formats.metric_rows import COUNTER, prefixed
 from rlreport.metrics.starts import Series, is_copy
 from rlreport.metrics.table import MetricsTable, Part
+from rlreport.read.listing import without_suffixes
 from rlreport.tables import Note, NoteKind
 from rlreport.text.clean import safe_text
 from rlreport.text.messages import message
@@ -37,7 +38,7 @@ class FileTable(NamedTuple):
 
 def run_of_file(path: Path) -> str:
     """Return the name of the run that a file is, if others next to it are runs, too."""
-    return path.name.partition(".")[0]
+    return without_suffixes(path.name)
 
 
 def join(

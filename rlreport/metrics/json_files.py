@@ -32,6 +32,7 @@ from rlreport.metrics.lines import (
     first_names,
     lines_of,
 )
+from rlreport.metrics.unread_texts import remark_on_fields
 from rlreport.system.documents import (
     MAX_JSON,
     LimitError,
@@ -59,6 +60,7 @@ def json_line_records(path: Path, unused: UnusedRows) -> Iterator[Record]:
     head = list(islice(events, shapes.HEAD))
     rows = [event for _, event in head if isinstance(event, dict)]
     key = shapes.step_of_rows(rows)
+    remark_on_fields(rows, unused)
     logged = 0  # number of rows with metrics
     for number, event in chain(head, events):
         if not isinstance(event, dict):

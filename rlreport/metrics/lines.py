@@ -48,11 +48,11 @@ class UnusedRows:
         self.settings: dict[str, Any] = {}
         self._counts: Counter[str] = Counter()
         self._first_lines: dict[str, int | None] = {}
-        self._remarks: dict[str, None] = {}
+        self._remarks: dict[str, NoteKind] = {}
 
-    def remark(self, text: str) -> None:
-        """Add a remark on the whole file, once."""
-        self._remarks[text] = None
+    def remark(self, text: str, kind: NoteKind = NoteKind.METRICS) -> None:
+        """Add a remark on the whole file, once; of kind FORMAT, it is told at once."""
+        self._remarks[text] = kind
 
     def add(self, why: str, line: int | None, count: int = 1) -> None:
         self._counts[why] += count
@@ -64,7 +64,9 @@ class UnusedRows:
             Note(NoteKind.METRICS, message(why), count, file, self._first_lines[why])
             for why, count in self._counts.items()
         ]
-        return notes + [Note(NoteKind.METRICS, text, 1, file) for text in self._remarks]
+        return notes + [
+            Note(kind, text, 1, file) for text, kind in self._remarks.items()
+        ]
 
 
 _MAX_NAMED = 5  # in a note

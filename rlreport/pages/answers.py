@@ -88,6 +88,7 @@ def examples_table(
     addresses: Addresses,
     *,
     of: int,
+    rule: str = "",
     rewards: Mapping[ColumnView, str] = MappingProxyType({REWARD: "reward"}),
 ) -> TableView:
     """Return a table of responses as examples.
@@ -99,15 +100,14 @@ def examples_table(
         listed: the responses, as rows of the response table; they have texts.
         addresses: relative to the page.
         of: how many responses these are examples of.
+        rule: how they were chosen.
         rewards: columns with what they earn -> columns of the response table.
     """
     note = ""
     if not listed:
         note = message("The report has the text of none of these responses.")
     elif len(listed) < of:
-        note = message(
-            "{some:count} of {all:count} responses.", some=len(listed), all=of
-        )
+        note = _part_in_words(len(listed), of, rule)
     by_row = responses_of(report, listed)
     rollouts = [by_row[row] for row in listed]
     responses = report.run.tables.responses
@@ -120,6 +120,14 @@ def examples_table(
     columns[END] = [end_of(report, rollout) for rollout in rollouts]
     ids = [f"{rollout.step}-{rollout.n}" for rollout in rollouts]
     return table(name, caption, columns, ids=ids, note=note)
+
+
+def _part_in_words(some: int, of: int, rule: str) -> str:
+    if not rule:
+        return message("{some:count} of {all:count} responses.", some=some, all=of)
+    return message(
+        "{some:count} of {all:count} responses: {rule}.", some=some, all=of, rule=rule
+    )
 
 
 def response_cell(

@@ -36,7 +36,7 @@ from rlreport.pages.context import JudgedRun, RunReport
 from rlreport.pages.page import Addresses, Page
 from rlreport.pages.table import Cell, Columns, ColumnView, TableView, table
 from rlreport.tables import Rescoring
-from rlreport.text.messages import figure, message, plural, span, whole
+from rlreport.text.messages import figure, message, plural, sentences, span, whole
 
 MOST_FLIPS = 8  # Maximum number of responses listed of a kind of flip
 
@@ -126,26 +126,39 @@ def _ordered(found: Flips, kind: Flip, is_in: Bools) -> Ints:
 
 
 def _summary(judged: _Judged, about: Rescoring) -> Iterator[str]:
+    if about.missing:
+        text = message("{one:capital}.", one=about.missing)
+        rest = message("Both curves and all counts are of scored responses only.")
+        yield sentences([text, rest])
     if judged.effect is not None:
-        yield message(
-            "With {function}, the mean reward over {steps} is {second}, not {reward} "
-            "({rows:count} responses with both).",
-            function=about.function,
-            steps=span(judged.effect.steps),
-            second=_mean_text(judged.effect.second),
-            reward=_mean_text(judged.effect.reward),
-            rows=judged.effect.rows,
-        )
+        yield effect_sentence(judged.effect, about.function)
     agreement = _agreement(judged, about)
     if agreement:
         yield agreement
-    if about.scored < about.responses:
-        yield message(
-            "{function} gave {some:count} of {all:count} responses a reward.",
-            function=about.function,
-            some=about.scored,
-            all=about.responses,
+
+
+def effect_sentence(found: Effect, function: str) -> str:
+    """Return a sentence on the means of the reward and of the function's."""
+    second = _mean_text(found.second)
+    reward = _mean_text(found.reward)
+    places = {
+        "function": function,
+        "steps": span(found.steps),
+        "second": second,
+        "rows": found.rows,
+    }
+    if second == reward:
+        return message(
+            "The mean reward over {steps} and that of {function} are equal: {second} "
+            "({rows:count} responses with both).",
+            **places,
         )
+    return message(
+        "With {function}, the mean reward over {steps} is {second}, not {reward} "
+        "({rows:count} responses with both).",
+        reward=reward,
+        **places,
+    )
 
 
 def _mean_text(mean: float) -> str:
@@ -185,9 +198,9 @@ _KNOWN = ColumnView(
 )
 # Flip -> label of its column
 _GRADED = {
-    Flip.BOTH_RIGHT: message("Right by both"),
     Flip.LOST: message("Right, now wrong"),
     Flip.WON: message("Wrong, now right"),
+    Flip.BOTH_RIGHT: message("Right by both"),
     Flip.BOTH_WRONG: message("Wrong by both"),
 }
 _RANKED = {Flip.LOST: message("Ranked lower"), Flip.WON: message("Ranked higher")}
@@ -199,13 +212,14 @@ def _blocks_table(judged: _Judged, about: Rescoring) -> TableView:
     found = judged.flips
     names = [steps_cell(block.steps) for block in blocks]
     names[-1] = Cell(message("Whole run"))
-    columns: Columns = {STEPS: names, _KNOWN: [block.known for block in blocks]}
+    columns: Columns = {STEPS: names}
     for column, values in {REWARD: found.reward, _SECOND: found.second}.items():
         columns[_with_help(column, _MEAN)] = _means(values, blocks)
     labels = _RANKED if found.right is None else _GRADED
-    for kind in found.of:
-        column = ColumnView(kind.value, labels[kind])
+    for kind, label in labels.items():  # flips first: a narrow screen shows no more
+        column = ColumnView(kind.value, label)
         columns[column] = [count_cell(block, kind) for block in blocks]
+    columns[_KNOWN] = [block.known for block in blocks]
     caption = message("The reward and {function}", function=about.function)
     return table("flips", caption, columns, note=_meaning(found, about))
 
@@ -248,8 +262,10 @@ def _examples(
             continue
         if judged.flips.right is None:
             listed = with_text(report, rows)[:MOST_FLIPS].tolist()
+            rule = message("those whose ranks change most")
         else:
             listed = chosen_rows(report, rows, MOST_FLIPS)
+            rule = message("one per prompt, spread over the steps")
         yield examples_table(
             report,
             kind.value,
@@ -257,6 +273,7 @@ def _examples(
             listed,
             addresses,
             of=len(rows),
+            rule=rule,
             rewards={REWARD: "reward", _SECOND: "valid_reward"},
         )
 

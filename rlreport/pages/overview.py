@@ -28,6 +28,7 @@ from rlreport.pages.table import (
     Columns,
     ColumnView,
     KeyFigure,
+    Link,
     TableView,
     name_cell,
     number_columns_of,
@@ -83,6 +84,9 @@ class OverviewView:
     notes: Markup  # the author's, as HTML
     card: Mapping[str, str] | None
     warnings: str  # what readers must know of the logs before they read the verdict
+    second: str  # which function the second reward is of, "" without one
+    unscored: bool  # whether it has no value for some responses
+    flips: Link  # to what it changes
     verdict: VerdictView
     moved: MovedView | None
     lead: Chart | None  # chart of the verdict
@@ -135,6 +139,9 @@ def _overview(
         notes=notes,
         card=card_view(run.card),
         warnings=_warnings(run),
+        second=_second_reward(tables),
+        unscored=bool(tables.rescoring and tables.rescoring.missing),
+        flips=Link(message("Flips"), addresses.page("flips")),
         verdict=verdict_view(run.verdict, addresses),
         moved=moved,
         lead=by_place.lead,
@@ -173,6 +180,17 @@ def _warnings(run: JudgedRun) -> str:
         elif note.kind == NoteKind.SEVERAL_RUNS and not several_runs_lead:
             texts.append(note.text)
     return sentences([*texts, changes_in_words(tables.notes, tables.judged_before)])
+
+
+def _second_reward(tables: Tables) -> str:
+    """Return which function of the user the second reward is of, and what it did not score."""
+    about = tables.rescoring
+    if about is None:
+        return ""
+    named = message("The second reward is that of {function}.", function=about.function)
+    if not about.missing:
+        return named
+    return sentences([named, message("{one:capital}.", one=about.missing)])
 
 
 def ended_early(run: JudgedRun) -> str:

@@ -15,11 +15,13 @@ from rlreport.errors import RowError, UnreadRow, UsageError
 from rlreport.fields import UnreadFields, add_unread_field
 from rlreport.formats.containers import container_of, read_objects, zip_members
 from rlreport.formats.logged import STEP_WORD, step_in_path
-from rlreport.formats.mapping import step_field
+from rlreport.formats.mapping import no_step_column, step_field
+from rlreport.formats.metric_rows import STEP_KEYS, TEXT_KEYS
 from rlreport.formats.registry import Detected, RowReader, detect, refusal
 from rlreport.formats.renamed import RLBoard
 from rlreport.formats.token_names import TokenNames
 from rlreport.options import SETTINGS_FILE, ReadOptions
+from rlreport.read.field_list import columns_of
 from rlreport.read.lines import (
     DAMAGED,
     ByteRange,
@@ -220,6 +222,16 @@ def _why_other(source: Source) -> str:
     if kind and not name.endswith(tuple(COMPRESSIONS)):
         return message("not read: {kind}, not a log", kind=kind)
     if ".csv" in PurePosixPath(name).suffixes[-2:]:
+        columns = [] if is_url(source.path) else columns_of(source)
+        if (
+            columns
+            and TEXT_KEYS.isdisjoint(columns)
+            and set(STEP_KEYS).isdisjoint(columns)
+        ):
+            return message(
+                "CSV is read as trainer metrics only; {why}",
+                why=no_step_column(columns),
+            )
         return message(
             "CSV is read as trainer metrics only, which need a column named step and rows of "
             "numbers"
@@ -456,6 +468,8 @@ def _detect(
         is_damaged = bool(problem) and container == "parquet"
         kind = "" if objects or is_damaged else _binary_kind(source)
         why = problem or refusal(source.name, objects)
+        if not source.size:
+            why = message("the file is empty")
         # A database is named by the reason why it is not read.
         if kind and container == "lines" and not source.compression:
             why = message("{kind}, not a log", kind=kind)

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from rlreport.errors import RowError
 from rlreport.fields import kind_of
 from rlreport.formats.logged import dicts
+from rlreport.formats.mapping import next_options
 from rlreport.read.lines import DAMAGED, ByteRange, Lines
 from rlreport.read.listing import LINE_SUFFIXES, find_sources, is_url
 from rlreport.system.documents import MAX_JSON, load_json, read_bounded
@@ -41,6 +42,7 @@ class FileFields(NamedTuple):
     name: str
     what: str  # such as "a JSON array of 30 objects"
     fields: list[FieldLine]
+    next: str  # what to try, or what is needed; "" for nothing
 
 
 def field_lists(
@@ -76,6 +78,10 @@ def _fields_of(source: Source) -> FileFields | None:
         return None
 
 
+def _listed(source: Source, what: str, objects: Sequence[dict[str, Any]]) -> FileFields:
+    return FileFields(source.name, what, _lines(objects), next_options(objects))
+
+
 def _of_lines(source: Source) -> FileFields | None:
     objects: list[dict[str, Any]] = []
     end = min(_HEAD, source.size)
@@ -87,7 +93,7 @@ def _of_lines(source: Source) -> FileFields | None:
         objects += dicts([value])
     if not objects:
         return None
-    return FileFields(source.name, "one JSON object per line", _lines(objects))
+    return _listed(source, "one JSON object per line", objects)
 
 
 def _of_table(source: Source) -> FileFields | None:
@@ -106,7 +112,20 @@ def _of_table(source: Source) -> FileFields | None:
     objects = []
     for row in cells:
         objects.append(dict(zip(header, map(_cell, row), strict=False)))
-    return FileFields(source.name, "a table", _lines(objects))
+    return FileFields(source.name, "a table", _lines(objects), "")
+
+
+def columns_of(source: Source) -> list[str]:
+    """Return the names of the columns of a table in a local file, [] if it cannot be read."""
+    try:
+        lines = Lines(ByteRange(0, source, 0, min(_HEAD, source.size)))
+        first = next(iter(lines), None)
+    except (RowError, *DAMAGED):
+        return []
+    data = b"" if first is None else first.data or b""
+    text = data.decode("utf-8-sig", "replace").strip("\r\n")
+    separator = max(",;\t", key=text.count)
+    return next(csv.reader([text], delimiter=separator), [])
 
 
 def _cell(cell: str) -> float | str | None:
@@ -119,13 +138,13 @@ def _cell(cell: str) -> float | str | None:
 def _of_document(source: Source) -> FileFields | None:
     value = load_json(read_bounded(Path(source.path), MAX_JSON), "replace")
     if isinstance(value, dict):
-        return FileFields(source.name, "a JSON object", _lines([value]))
+        return _listed(source, "a JSON object", [value])
     if not isinstance(value, list):
         text = f"JSON, but no object or array: {_example(value)}"
-        return FileFields(source.name, text, [])
+        return _listed(source, text, [])
     objects = dicts(value)
     what = f"a JSON array of {len(value):,} values, {len(objects):,} of them objects"
-    return FileFields(source.name, what, _lines(objects[:_MAX_OBJECTS]))
+    return _listed(source, what, objects[:_MAX_OBJECTS])
 
 
 def _lines(objects: Sequence[Mapping[str, Any]]) -> list[FieldLine]:

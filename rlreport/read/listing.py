@@ -48,6 +48,11 @@ _SUFFIXES = (
 _NUMBERED = re.compile(r"(?:.*/)?(?:eval_)?\d+\.pt", re.IGNORECASE)
 
 COMPRESSIONS = {".gz": "gz", ".zst": "zst"}
+# Suffixes that no name of a run has, those of compression last
+_OF_FILES = re.compile(
+    r"(?:\.(?:jsonl?|ndjson|parquet|db|eval|pt|csv|tsv|wandb|log|txt|out))?(?:\.(?:gz|zst|zip))?$",
+    re.IGNORECASE,
+)
 
 
 @dataclass(slots=True)
@@ -107,7 +112,12 @@ def find_sources(paths: Sequence[str | Path]) -> Listing:
 def run_in(name: str) -> str:
     """Return the name of the run that a log may be of: its first folder, else its name alone."""
     folder, slash, _ = name.partition("/")
-    return folder if slash else name.partition(".")[0]
+    return folder if slash else without_suffixes(name)
+
+
+def without_suffixes(name: str) -> str:
+    """Return the name of a file without suffixes such as ``.jsonl.gz``; other dots stay in it."""
+    return _OF_FILES.sub("", name, count=1) or name
 
 
 def names_of_runs(paths: Sequence[str | Path]) -> set[str]:

@@ -560,7 +560,9 @@ def _no_data_message(files: LogFiles, bad: _BadLines, notes: list[Note]) -> str:
         text = "No usable response in the rows"
         unreadable = "unreadable rows"
     else:
-        text = f"No usable response in the logs (files: {len(names):,})"
+        are_empty = not any(source.size for source in files.sources)
+        empty = ", empty" if are_empty else ""
+        text = f"No usable response in the logs (files: {len(names):,}{empty})"
         unreadable = "unreadable lines or files"
     if bad.lines:
         first = bad.lines[0]

@@ -29,6 +29,7 @@ from rlreport.figures.turns import (
     row_metadata,
 )
 from rlreport.formats.logged import SHORT
+from rlreport.formats.metric_rows import is_event
 from rlreport.read.grades import missing_grade
 from rlreport.system import coerce
 from rlreport.tables import NoteKind
@@ -144,10 +145,17 @@ def _load_lenient(line: bytes) -> object:
         raise RowError(message("not valid JSON: {why}", why=str(error))) from None
 
 
+_TEXTS = frozenset(("prompt", "response"))
+
+
 def parse_record(record: dict[str, Any]) -> ParsedRow:
     """Parse a dict with the standard field names (``fields.CANONICAL``), or raise RowError."""
     for name in REQUIRED:
         if name not in record:
+            if _TEXTS.isdisjoint(record) and is_event(record):
+                raise RowError(
+                    message("trainer metrics, not a response; give them as metrics")
+                )
             raise RowError(message("{field} is missing", field=name))
     oddities: list[NoteKind] = []  # the functions below add theirs
     step = _step_of(record["step"])

@@ -201,8 +201,7 @@ def rescore(
     """
     outcome = _Outcome(np.full(len(responses), np.nan))
     for rows in _batches(responses, calls, process.signature):
-        _score_batch(process, calls, rows, outcome)
-        advance(len(rows))
+        _score_batch(process, calls, rows, outcome, advance)
     unscored = []
     steps = responses["step"].to_numpy(np.int64)
     numbers = responses["n"].to_numpy(np.int64)
@@ -219,9 +218,16 @@ def rescore(
 
 
 def _score_batch(
-    process: FunctionProcess, calls: SpooledTexts, rows: Ints, outcome: _Outcome
+    process: FunctionProcess,
+    calls: SpooledTexts,
+    rows: Ints,
+    outcome: _Outcome,
+    advance: Callable[[float], object],
 ) -> None:
-    """Score rows in one call or, if that fails, each in a call of its own."""
+    """Score rows in one call or, if that fails, each in a call of its own.
+
+    ``advance`` is told after each call, as one may take up to the time limit.
+    """
     ready: list[int] = []
     arguments: list[dict[str, Any]] = []
     for row in rows.tolist():
@@ -234,8 +240,7 @@ def _score_batch(
         else:
             ready.append(row)
             arguments.append(of_row)
-    if not ready:
-        return
+    advance(len(rows) - len(ready))
     if len(ready) > 1 and not outcome.is_over:
         try:
             results = _call(process, arguments)
@@ -243,10 +248,12 @@ def _score_batch(
             outcome.stops += error.stopped
         else:
             _put_results(ready, results, outcome)
+            advance(len(ready))
             return
     for row, of_row in zip(ready, arguments, strict=True):
         if outcome.is_over:
             outcome.put(row, None, _NOT_TRIED)
+            advance(1)
             continue
         try:
             results = _call(process, [of_row])
@@ -255,6 +262,7 @@ def _score_batch(
             outcome.put(row, None, error.reason)
         else:
             _put_results([row], results, outcome)
+        advance(1)
 
 
 def _put_results(rows: Sequence[int], results: Results, outcome: _Outcome) -> None:

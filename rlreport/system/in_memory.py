@@ -180,7 +180,8 @@ def _column(value: Any, what: str) -> Any:
     if _has(value, "column_names") or _has(value, "columns"):
         raise UsageError(f"{what} is a table of its own; give one table")
     # An array without dimensions is a single value.
-    if len(getattr(value, "shape", ())) > 0:
+    shape = getattr(value, "shape", ())
+    if isinstance(shape, tuple) and shape:
         return value
     if isinstance(value, Sequence) and not isinstance(value, str | bytes):
         return value if isinstance(value, list | tuple | range) else list(value)

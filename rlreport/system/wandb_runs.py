@@ -12,6 +12,7 @@ import netrc
 import os
 import re
 import tempfile
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from itertools import chain, islice
@@ -122,20 +123,38 @@ def copy_run(path: WandbPath, folder: Path) -> Path:
             text = json.dumps(config, default=str)
             (copy / "config.json").write_text(text, "utf-8")
         for name in tables:
-            run.file(name).download(root=str(copy), replace=True)
+            _copy_table(run, name, copy)
     return copy
+
+
+def _copy_table(run: Any, name: str, folder: Path) -> None:
+    """Copy a table of a run; warn if the server does not have it, as the metrics are worth it."""
+    try:
+        run.file(name).download(root=str(folder), replace=True)
+    except Exception as error:
+        reason = " ".join(str(error).split())[:200]
+        warnings.warn(f"W&B: table {name!r:.200} not read: {reason}", stacklevel=2)
 
 
 def _write_history(run: Any, file: Path) -> list[str]:
     """Write the history, a row per line; return the paths of the tables that were logged."""
     tables: dict[str, None] = {}
     with file.open("w", encoding="utf-8") as stream:
-        for row in islice(run.scan_history(page_size=_PAGE), _MAX_ROWS):
-            for name in _tables_in(row):
-                if len(tables) < _MAX_TABLES:
-                    tables[name] = None
+        for count, row in enumerate(run.scan_history(page_size=_PAGE)):
+            if count == _MAX_ROWS:
+                warnings.warn(
+                    f"W&B: only the first {_MAX_ROWS:,} rows of the history are read",
+                    stacklevel=2,
+                )
+                break
+            tables |= dict.fromkeys(_tables_in(row))
             stream.write(json.dumps(row, default=str) + "\n")
-    return list(tables)
+    if len(tables) > _MAX_TABLES:
+        warnings.warn(
+            f"W&B: only the first {_MAX_TABLES:,} of {len(tables):,} tables are read",
+            stacklevel=2,
+        )
+    return list(tables)[:_MAX_TABLES]
 
 
 def _tables_in(row: dict[str, Any]) -> Iterator[str]:

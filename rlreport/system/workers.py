@@ -22,7 +22,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 from rlreport.errors import RlreportError
 from rlreport.signals import ENDING
 from rlreport.system.import_path import safe_import_path
+from rlreport.text.clean import printable
 from rlreport.text.language import ENGLISH, Language
+from rlreport.text.messages import message
 
 if TYPE_CHECKING:
     from tqdm import tqdm
@@ -385,6 +387,13 @@ class Progress:
                     bar.update(amount)
 
                 yield advance
+
+    def warn(self, text: str) -> None:
+        """Print a warning on what was read."""
+        if not self._quiet:
+            line = self._language.of(message("warning: {note}", note=text))
+            with suppress(OSError):
+                print(printable(line), file=sys.stderr, flush=True)
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:

@@ -94,6 +94,11 @@ def _build(request: Request, ended: Ended | None) -> list[str]:
             options.setdefault("metrics", [str(state)])
         elif not logs:
             raise UnusableInputError("nothing was logged")
+    elif not logs:
+        # A block without logs: the report has the metrics that were logged in it.
+        if not rows:
+            raise UnusableInputError("nothing was logged; call log(), or give logs=")
+        logs = [request["journal"]]
     elif rows and not _is_inside(request["journal"], logs):
         options.setdefault("metrics", [request["journal"]])
     if request["settings"]:

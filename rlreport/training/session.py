@@ -236,6 +236,9 @@ def say_answer(answer: Answer | None) -> None:
 
 def say(line: str) -> None:
     """Print a line to standard error; never raise."""
+    from rlreport.text.clean import printable
+
+    line = printable(line)  # the text of an error may have control characters
     try:
         print(line, file=sys.stderr, flush=True)
     except Exception:

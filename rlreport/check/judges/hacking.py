@@ -558,6 +558,9 @@ class _WatchedRewardFall(Limits):
     )
 
 
+_ALL_SCORED = translatable("a second reward of at least 95% of the responses")
+
+
 @Check(
     name="drop of validation",
     rank=Rank.CONSEQUENCE,
@@ -596,7 +599,8 @@ def watched_reward_fall(check: Check, run: Run) -> Result:
     if series is None:
         accuracy = quantities.courses(run).get("accuracy")
         if accuracy is None:
-            return check.not_run(check.needs_also)
+            is_in_part = quantities.is_scored_in_part(run)
+            return check.not_run(_ALL_SCORED if is_in_part else check.needs_also)
         return _accuracy_fall(check, run, accuracy)
     watched = quantities.watched_course(run)
     trained = quantities.reward_course(run)

@@ -18,6 +18,7 @@ from rlreport.check.settings import SettingKind, also, lower
 from rlreport.figures.ragged import Ints, spans
 from rlreport.read.changed import changes_in_words
 from rlreport.summarise.steps import most_common
+from rlreport.system.in_memory import is_in_memory
 from rlreport.tables import NoteKind, Tables
 from rlreport.text.messages import Message, format_message, sentences, translatable
 
@@ -344,6 +345,10 @@ _FAULTS = {
         "{unreadable:count} of {lines:count} lines could not be read, first {bad_file}:{bad_line} "
         "({reason})."
     ),
+    "unreadable_rows": translatable(
+        "{unreadable:count} of {lines:count} rows of the data could not be read, first row "
+        "{bad_line:count} ({reason})."
+    ),
 }
 
 
@@ -419,8 +424,10 @@ def _unreadable_lines(tables: Tables, limits: _BrokenLog) -> Iterator[_Fault]:
     lines = max(lines_of_files, len(tables.responses) + bad)
     facts: Facts = {"unreadable": bad, "lines": lines}
     first = next((line for line in tables.bad_lines if not line.torn), None)
+    kind = "unreadable"
     if first is not None:
         reason = first.reason
+        kind = "unreadable_rows" if is_in_memory(first.file) else kind
         facts = {
             **facts,
             "bad_file": first.file,
@@ -430,7 +437,7 @@ def _unreadable_lines(tables: Tables, limits: _BrokenLog) -> Iterator[_Fault]:
         }
     are_many = bad > limits.unreadable * lines
     severity = Severity.WARNING if are_many else Severity.INFO
-    yield _Fault(severity, "unreadable", facts)
+    yield _Fault(severity, kind, facts)
 
 
 def _incomplete_faults(run: Run) -> Iterator[_Fault]:
