@@ -92,7 +92,10 @@ class _Columns(NamedTuple):
 
     def without(self, names: Collection[str]) -> _Columns:
         """Return the columns without the metrics of some names."""
-        metrics = {i: name for i, name in self.metrics.items() if name not in names}
+        metrics = dict(self.metrics)
+        for index, name in self.metrics.items():
+            if name in names:
+                del metrics[index]
         return self._replace(metrics=metrics)
 
     def numbers(self, cells: list[str], step: float) -> dict[str, float]:

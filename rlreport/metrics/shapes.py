@@ -224,14 +224,12 @@ def _by_column(obj: Mapping[str, Any]) -> Series | None:
     }
     if not used:
         return None
-    values: list[Row] = []
-    for index in range(len(steps)):
-        values.append({name: column[index] for name, column in used.items()})
+    cells = zip(*used.values(), strict=True)
+    values = [dict(zip(used, row, strict=True)) for row in cells]
     left_out = [name for name in columns if name not in used]
     if not counting:
         return Series(values, INDEX, left_out)
-    logged = zip(steps, values, strict=True)
-    rows = [{"step": step, **row} for step, row in logged]
+    rows = [{"step": steps[i], **row} for i, row in enumerate(values)]
     by_step = {whole(row["step"]): row for row in rows}
     for name, value in obj.items():
         if isinstance(value, dict) and _is_by_step(value):
