@@ -16,52 +16,90 @@ import os
 import sys
 import traceback
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
-from typing import IO, Any
+from typing import Any
 
 # A parameter of this name tells whose signature a function has.
 TRL = "completions"
 VERL = "solution_str"
 # TRL passes functions under these names, with which a reward function logs further values.
 _LOGGING = ("log_extra", "log_metric")
-_MOST_CHARS = 200  # of an exception's text
+_MOST_CHARS = 20_000  # of an exception's text, which ``function_process`` cuts further
+_MOST_OF_NAME = 80
+_MOST_NAMES = 20
 
 Function = Callable[..., Any]
 
 
 class _Refused(Exception):
-    """The file has no function that can be used; the message says why."""
+    """The file has no function that can be used; the message says why.
+
+    ``text`` is that of an exception of the user's code.
+    """
+
+    def __init__(self, why: str, text: str = "") -> None:
+        super().__init__(why)
+        self.text = text
 
 
 def main() -> None:
     """Load the function that the command line names, describe it, and serve calls until the end."""
     file = Path(sys.argv[1])
-    requests, answers = _own_streams()
+    calls = _Calls()
+    calls.next()
     try:
         function = _function(_loaded(file), sys.argv[2], file)
-        _say(answers, _described(function))
+        described = _described(function)
     except _Refused as error:
-        _say(answers, {"refused": str(error)})
+        calls.answer({"refused": str(error), "text": error.text})
         return
-    for line in requests:
-        _say(answers, _answer(function, json.loads(line), file))
+    calls.answer(described)
+    while (call := calls.next()) is not None:
+        calls.answer(_answer(function, call, file))
 
 
-def _own_streams() -> tuple[IO[bytes], IO[bytes]]:
-    """Return streams for calls and results; what the user's code reads and prints is empty."""
-    # Copies that processes of the user's code do not inherit
-    requests = os.fdopen(os.dup(0), "rb")
-    answers = os.fdopen(os.dup(1), "wb")
-    nothing = os.open(os.devnull, os.O_RDWR)
-    for number in range(3):
-        os.dup2(nothing, number)
-    return requests, answers
+class _Calls:
+    """The pipes for calls and answers; what the user's code reads and prints is empty."""
 
+    def __init__(self) -> None:
+        # Copies that programs which the user's code starts do not inherit
+        self._requests = os.fdopen(os.dup(0), "rb")
+        self._answers = os.fdopen(os.dup(1), "wb")
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for number in range(3):
+            os.dup2(nothing, number)
+        self._process = os.getpid()
+        self._own: dict[str, Any] = {}  # what tells this call's answer from other lines
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._leave)
 
-def _say(answers: IO[bytes], message: dict[str, Any]) -> None:
-    answers.write(json.dumps(message).encode() + b"\n")
-    answers.flush()
+    def next(self) -> dict[str, Any] | None:
+        """Return the next call, None at the end."""
+        line = self._requests.readline()
+        if not line:
+            return None
+        call: dict[str, Any] = json.loads(line)
+        self._own = {name: call.pop(name) for name in ("token", "number")}
+        return call
+
+    def answer(self, answer: dict[str, Any]) -> None:
+        """Answer the call; a copy of this process, which the user's code forked, ends instead."""
+        if os.getpid() != self._process:
+            os._exit(0)
+        line = json.dumps(answer | self._own).encode()
+        # The first line end is that of whatever the user's code may have written into the pipe
+        self._answers.write(b"\n" + line + b"\n")
+        self._answers.flush()
+
+    def _leave(self) -> None:
+        """Close the pipes in a forked process, which may live longer than this one."""
+        with suppress(OSError):
+            nothing = os.open(os.devnull, os.O_RDWR)
+            for stream in (self._requests, self._answers):
+                os.dup2(nothing, stream.fileno(), inheritable=False)
+            os.close(nothing)
 
 
 def _loaded(file: Path) -> ModuleType:
@@ -76,7 +114,8 @@ def _loaded(file: Path) -> ModuleType:
     try:
         loader.exec_module(module)
     except BaseException as error:
-        raise _Refused(f"cannot be imported: {_where(error, file)}") from None
+        why = f"cannot be imported: {_where(error, file)}"
+        raise _Refused(why, _text(error)) from None
     return module
 
 
@@ -120,10 +159,18 @@ def _callables(module: ModuleType) -> dict[str, Function]:
 
 
 def _listed(functions: Iterable[str]) -> str:
-    names = sorted(functions)[:20]
-    return (
-        f"its functions are {', '.join(names)}" if names else "it defines no function"
-    )
+    names = _names(sorted(functions))
+    return f"its functions are {names}" if names else "it defines no function"
+
+
+def _names(names: Iterable[Any]) -> str:
+    return ", ".join(map(_name, list(names)[:_MOST_NAMES]))
+
+
+def _name(name: Any) -> str:
+    """Return the name of a type or function, which user code may set to anything."""
+    text = name[:_MOST_OF_NAME] if isinstance(name, str) else "?"
+    return "".join(char if char.isprintable() else "\ufffd" for char in text)
 
 
 def _parameters(function: Function) -> dict[str, inspect.Parameter]:
@@ -140,7 +187,7 @@ def _is_known(function: Function) -> bool:
 def _described(function: Function) -> dict[str, Any]:
     """Return the function's name and parameters; refuse one with another signature."""
     parameters = _parameters(function)
-    name = getattr(function, "__name__", type(function).__name__)
+    name = _name(getattr(function, "__name__", type(function).__name__))
     is_open = False
     required: list[str] = []
     optional: list[str] = []
@@ -155,7 +202,7 @@ def _described(function: Function) -> dict[str, Any]:
     if not _is_known(function):
         raise _Refused(
             f"{name} has neither a parameter {TRL!r} (TRL) nor {VERL!r} (verl), but "
-            f"{', '.join(parameters) or 'none'}"
+            f"{_names(parameters) or 'none'}"
         )
     return {
         "name": name,
@@ -168,22 +215,29 @@ def _described(function: Function) -> dict[str, Any]:
 
 def _answer(function: Function, call: dict[str, Any], file: Path) -> dict[str, Any]:
     """Return the results of a call: a number or null for each response, and reasons for null."""
+    try:
+        return _results(function, call)
+    except BaseException as error:  # also SystemExit
+        return {"failed": _where(error, file), "text": _text(error)}
+
+
+def _results(function: Function, call: dict[str, Any]) -> dict[str, Any]:
     arguments = call["arguments"]
     for name in _LOGGING:
         if name in _parameters(function):
             arguments[name] = lambda *_: None
-    try:
-        result = function(**arguments)
-        if inspect.isawaitable(result):
-            result = asyncio.run(_awaited(result))
-        results = [_score(result)] if call["per_row"] else _items(result)
-    except BaseException as error:  # also SystemExit
-        return {"failed": _where(error, file)}
+    result = function(**arguments)
+    if inspect.isawaitable(result):
+        result = asyncio.run(_awaited(result))
+    results = [_score(result)] if call["per_row"] else _items(result)
     size = call["size"]
+    refused = ""
     if results is None:
-        return {"refused": f"returned {_kind(result)}, not a list of {size} rewards"}
-    if len(results) != size:
-        return {"refused": f"returned {len(results)} rewards for {size} completions"}
+        refused = f"returned {_kind(result)}, not a list of {size} rewards"
+    elif len(results) != size:
+        refused = f"returned {len(results)} rewards for {size} completions"
+    if results is None or refused:
+        return {"refused": refused, "text": ""}
     rewards = []
     reasons = {}
     for number, item in enumerate(results):
@@ -237,24 +291,27 @@ def _number(item: Any) -> tuple[float | None, str]:
 
 
 def _kind(value: Any) -> str:
-    return f"a value of type {type(value).__name__}"
+    return f"a value of type {_name(type(value).__name__)}"
 
 
 def _where(error: BaseException, file: Path) -> str:
-    """Return an exception's type and text, and the last line of the user's file that it passed."""
+    """Return an exception's type, and the last line of the user's file that it passed."""
     line = None
     if isinstance(error, SyntaxError) and error.filename == str(file):
         line = error.lineno
     for frame in traceback.extract_tb(error.__traceback__):
         if frame.filename == str(file):
             line = frame.lineno
+    place = f" ({file.name}, line {line})" if line else ""
+    return f"{_name(type(error).__name__)}{place}"
+
+
+def _text(error: BaseException) -> str:
     try:
         text = error.msg if isinstance(error, SyntaxError) else str(error)
-    except Exception:
-        text = ""
-    text = " ".join(text.split())[:_MOST_CHARS]
-    place = f" ({file.name}, line {line})" if line else ""
-    return f"{type(error).__name__}{place}" + (f": {text}" if text else "")
+        return str(text)[:_MOST_CHARS]
+    except BaseException:  # also SystemExit
+        return ""
 
 
 if __name__ == "__main__":
