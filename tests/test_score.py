@@ -1,6 +1,7 @@
 """``--score``: logged responses get a second reward by a function of the user."""
 
 import json
+import os
 import re
 import textwrap
 import time
@@ -536,3 +537,127 @@ def test_a_bad_file_ends_the_command_with_status_2_and_its_line(
     assert done.returncode == 2
     assert "bad.py, line 2): no model" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+JUNK = """
+import os
+
+def put(line):
+    for number in range(3, 20):
+        try:
+            os.write(number, line)
+        except OSError:
+            pass
+"""
+
+
+@pytest.mark.parametrize(
+    "line", [b"[]\n", b"no line end", b'{"rewards": [7, 7, 7], "reasons": {}}\n']
+)
+def test_what_the_function_writes_to_any_file_is_no_answer(
+    score: Score, line: bytes
+) -> None:
+    code = f"""{JUNK}
+put({line!r})
+def f(completions):
+    put({line!r})
+    return [len(text) for text in completions]
+"""
+    rows = [one | {"step": step} for step in range(3) for one in answers("a", "bb")]
+    assert second(score(rows, code)) == [1, 2] * 3
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+def test_a_forked_copy_of_the_function_answers_nothing(score: Score) -> None:
+    code = """
+    import os
+    def f(completions):
+        return [len(text) if os.fork() else -1 for text in completions]
+    """
+    rows = [one | {"step": step} for step in range(4) for one in answers("a", "bb")]
+    assert second(score(rows, code)) == [1, 2] * 4
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+@pytest.mark.parametrize("hook", ["fork", "keep"])
+def test_a_process_that_the_function_leaves_behind_does_not_delay_the_end(
+    score: Score, hook: str
+) -> None:
+    # "keep": a program that inherits the pipes
+    code = f"""
+    import os, subprocess, sys
+    def f(completions):
+        if {hook == "keep"}:
+            for number in range(3, 20):
+                try:
+                    os.set_inheritable(number, True)
+                except OSError:
+                    pass
+            command = [sys.executable, "-c", "import time; time.sleep(20)"]
+            subprocess.Popen(command, close_fds=False, start_new_session=True)
+        elif not os.fork():
+            os.setsid()
+            os.execvp("sleep", ["sleep", "20"])
+        os._exit(3)
+    """
+    start = time.monotonic()
+    with pytest.raises(UsageError, match="no reward"):
+        score(answers("a"), code, seconds=1.0)
+    assert time.monotonic() - start < 10
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no signals")
+def test_only_a_signal_of_its_own_is_how_a_process_ended(score: Score) -> None:
+    code = """
+    import os, signal, time
+    def f(completions):
+        if completions[0] == "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if completions[0] == "close":
+            os.closerange(3, 50)
+            time.sleep(20)
+        return [1] * len(completions)
+    """
+    rows = []
+    for step, text in enumerate(("kill", "close", "a")):
+        rows.append(answers(text)[0] | {"step": step})
+    assert reasons(score(rows, code)) == {
+        "ended its process (SIGKILL)": 1,
+        "closed the files through which rlreport calls it": 1,
+    }
+
+
+def test_texts_and_names_of_exceptions_are_short_plain_and_without_secrets(
+    score: Score,
+) -> None:
+    code = r"""
+    class Silent(Exception):
+        def __str__(self):
+            raise SystemExit(3)
+
+    def f(completions):
+        text = completions[0]
+        if text == "secret":
+            raise ValueError("x " * 300 + "hf_abcdefghijklmnopqrstuvwxyz0123456789")
+        if text == "long":
+            raise ValueError("a\x1b[31m\n\u202e" + "b " * 300)
+        if text == "name":
+            raise type("N\n" + "n" * 300, (Exception,), {})
+        if text == "silent":
+            raise Silent
+        return [1] * len(completions)
+
+    f.__name__ = "\x1b" + "f" * 300
+    """
+    rows = []
+    for step, text in enumerate(("secret", "long", "name", "silent", "a")):
+        rows.append(answers(text)[0] | {"step": step})
+    scan = score(rows, code, "f")
+    found = [re.sub(r" \(grade.py, line \d+\)", "", one) for one in reasons(scan)]
+    long = max(found, key=len)
+    assert len(long) == len("ValueError: ") + 200
+    assert long.startswith("ValueError: a\ufffd[31m \ufffdb b")
+    others = {"ValueError", "N\ufffd" + "n" * 78, "Silent"}
+    assert set(found) == {long} | others
+    assert scan.rescoring is not None
+    assert scan.rescoring.function == "grade.py:\ufffd" + "f" * 79
