@@ -56,7 +56,7 @@ def main() -> None:
         calls.answer({"refused": str(error), "text": error.text})
         return
     calls.answer(described)
-    while (call := calls.next()) is not None:
+    for call in iter(calls.next, None):
         calls.answer(_answer(function, call, file))
 
 
