@@ -13,10 +13,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from rlreport.about.secrets import without_secrets
 from rlreport.ended import FINISHED
 from rlreport.errors import UsageError
 from rlreport.options import BuildOptions, refuse_unknown
+from rlreport.text.secrets import without_secrets
 from rlreport.training.journal import (
     JOURNAL,
     SETTINGS,

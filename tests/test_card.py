@@ -10,13 +10,13 @@ import pytest
 
 import rlreport
 from rlreport.about.card import MOST_ENTRIES, run_card
-from rlreport.about.secrets import is_secret
 from rlreport.about.several_runs import several_runs
 from rlreport.errors import UsageError
 from rlreport.flows.build import check_logs
 from rlreport.options import BuildOptions
 from rlreport.summarise.run import summarise
 from rlreport.tables import NoteKind
+from rlreport.text.secrets import is_secret
 from tests.forms import OTHERS, everything
 from tests.reading import read, row, write
 from tests.running import build

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import math
 import time
 import tracemalloc
 from collections.abc import Callable
@@ -503,7 +504,7 @@ def test_dicts_that_are_no_rows_are_each_read_once_up_to_a_limit(
     many = other * 20_000
     path = console(tmp_path / "many.log", rows(2), many, "\n", row(3))
     assert rewards(path) == [1, 2, 3]
-    pieces = -(-len(many.encode()) // MAX_PIECE)
+    pieces = math.ceil(len(many.encode()) / MAX_PIECE)
     assert "very many dicts that are no rows of metrics" in notes(path)
     assert len(lengths) <= 2 * (pieces * consoles.MOST_OTHERS + 4)
     assert sum(lengths) <= 2 * (len(many.encode()) + len(rows(3)))

@@ -82,6 +82,14 @@ def reasons(scan: Scan) -> dict[str, int]:
     return {one.reason: one.rows for one in scan.rescoring.unscored}
 
 
+def in_steps(count: int, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the rows at each of a number of steps."""
+    logged: list[dict[str, Any]] = []
+    for step in range(count):
+        logged += [row | {"step": step} for row in rows]
+    return logged
+
+
 def answers(*texts: str, **fields: Any) -> list[dict[str, Any]]:
     return [
         row(response=text, prompt=f"p{i}", **fields) for i, text in enumerate(texts)
@@ -563,7 +571,7 @@ def f(completions):
     put({line!r})
     return [len(text) for text in completions]
 """
-    rows = [one | {"step": step} for step in range(3) for one in answers("a", "bb")]
+    rows = in_steps(3, answers("a", "bb"))
     assert second(score(rows, code)) == [1, 2] * 3
 
 
@@ -574,7 +582,7 @@ def test_a_forked_copy_of_the_function_answers_nothing(score: Score) -> None:
     def f(completions):
         return [len(text) if os.fork() else -1 for text in completions]
     """
-    rows = [one | {"step": step} for step in range(4) for one in answers("a", "bb")]
+    rows = in_steps(4, answers("a", "bb"))
     assert second(score(rows, code)) == [1, 2] * 4
 
 

@@ -12,11 +12,11 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from rlreport.about.secrets import Scalar, assigns_secret, is_secret, named_value
 from rlreport.errors import RowError, UsageError
 from rlreport.system.documents import load_config
 from rlreport.text.clean import safe_text, shortened
 from rlreport.text.messages import clauses, listed, message, plural
+from rlreport.text.secrets import Scalar, assigns_secret, is_secret, named_value
 
 # Paths of configuration files, relative to the folder of the logs or to its parent
 CONFIGURATIONS = (

@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain, product
 
-from rlreport.about.secrets import Scalar
 from rlreport.check.check import Check
 from rlreport.check.finding import Facts, Setting
 from rlreport.check.settings import (
@@ -34,6 +33,7 @@ from rlreport.check.settings import (
 from rlreport.metrics.roles import marked_frameworks
 from rlreport.tables import Tables
 from rlreport.text.messages import message, sentences, translatable
+from rlreport.text.secrets import Scalar
 
 # A value that is longer is not told
 MOST_CHARACTERS = 60

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from rlreport.about.secrets import Scalar
 from rlreport.check.limits import Tested
 from rlreport.figures.rounding import rounded
 from rlreport.text.messages import message, plural
+from rlreport.text.secrets import Scalar
 
 
 class Severity(StrEnum):

@@ -16,7 +16,6 @@ from typing import Any, TypeVar, cast
 import numpy as np
 import pandas as pd
 
-from rlreport.about.secrets import Scalar
 from rlreport.check.curve import Curve, Op
 from rlreport.check.events import Event
 from rlreport.check.finding import Onset
@@ -29,6 +28,7 @@ from rlreport.summarise.environments import Environments, environments_of
 from rlreport.summarise.steps import window_size
 from rlreport.tables import Tables, length_column
 from rlreport.text.messages import message
+from rlreport.text.secrets import Scalar
 
 T = TypeVar("T")
 

@@ -16,8 +16,8 @@ from importlib.resources import files
 from types import MappingProxyType
 from typing import NamedTuple
 
-from rlreport.about.secrets import Scalar
 from rlreport.text.messages import translatable
+from rlreport.text.secrets import Scalar
 
 
 class SettingKind(StrEnum):

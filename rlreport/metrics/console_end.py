@@ -7,11 +7,11 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from rlreport.about.secrets import is_secret
 from rlreport.ended import ENDED
 from rlreport.metrics.progress_bars import Bar, Bars
 from rlreport.text.clean import printable, safe_text, shortened
 from rlreport.text.messages import message
+from rlreport.text.secrets import is_secret
 
 _MOST_PIECES = 500  # of which a traceback is searched
 _MOST_BYTES = 1_000  # of each of them

@@ -15,7 +15,6 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from rlreport.about.card import card_values
-from rlreport.about.secrets import Scalar
 from rlreport.check.finding import GLYPHS
 from rlreport.check.sentence import translatable_title
 from rlreport.check.verdict import FIRST_WORDS
@@ -60,6 +59,7 @@ from rlreport.text.messages import (
     sentences,
 )
 from rlreport.text.numbers import MISSING
+from rlreport.text.secrets import Scalar
 
 KEYS_SHOWN = 8  # Number of columns of settings that are visible without being selected
 MOST_KEYS = 40  # Maximum number of columns of settings

@@ -20,11 +20,11 @@ from queue import Empty, Full, Queue
 from threading import Thread
 from typing import IO, Any, NamedTuple, cast
 
-from rlreport.about.secrets import is_secret
 from rlreport.errors import UsageError
 from rlreport.system import function_server
 from rlreport.text.clean import printable, shortened
 from rlreport.text.messages import message
+from rlreport.text.secrets import is_secret
 
 # Importing a large package may take far longer than a call
 START_SECONDS = 120.0

@@ -16,11 +16,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from rlreport.about.secrets import is_secret
 from rlreport.ended import ENDED, FINISHED, KILLED, Ended
 from rlreport.errors import RlreportError, UnusableInputError, stop
 from rlreport.signals import ENDING, Terminated
 from rlreport.system.workers import collect_rarely
+from rlreport.text.secrets import is_secret
 from rlreport.training.messages import Answer, Request
 
 # Folders with rollouts in that of the trainer. The first has more fields: RolloutWriter wrote it.
