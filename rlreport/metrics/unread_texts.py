@@ -25,6 +25,8 @@ _MOST_NAME = 40  # characters
 _TEXT_FIELDS = ("prompt", "response")
 # Two words in a row: times, shares and identifiers have none
 _WORDS = re.compile(r"[^\W\d_]{2,}[,;:.]?\s+[^\W\d_]{2,}")
+# Characters of a text in which words are searched, as one run of letters takes quadratic time
+_SEARCHED = 1_000
 _TIME = re.compile(r"time|date|elapsed|remaining|eta", re.IGNORECASE)
 
 
@@ -105,7 +107,8 @@ def _is_free(name: str) -> bool:
 
 def _differ(texts: Sequence[str]) -> bool:
     """Return whether most texts have words, and are not those of another row."""
-    with_words = sum(bool(_WORDS.search(text)) for text in texts)
+    starts = [text[:_SEARCHED] for text in texts]
+    with_words = sum(bool(_WORDS.search(start)) for start in starts)
     if len(texts) < 2 or 2 * with_words <= len(texts):
         return False
     return 2 * len(set(texts)) > len(texts)
