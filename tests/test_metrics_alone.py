@@ -476,7 +476,7 @@ COMPUTED = """CREATE TABLE metrics
         (
             "folder/a.csv",
             b"reward,kl\n0.5,0.1\n",
-            "a column named step and rows of numbers",
+            "no column is named step: found `reward`, `kl`; rename the column",
         ),
         ("folder/a.csv", b"step,re\rward\n1,0.5\n", "a.csv"),
         ("run-1.wandb", b"", "not a run file of W&B"),

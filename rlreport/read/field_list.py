@@ -125,7 +125,10 @@ def columns_of(source: Source) -> list[str]:
     data = b"" if first is None else first.data or b""
     text = data.decode("utf-8-sig", "replace").strip("\r\n")
     separator = max(",;\t", key=text.count)
-    return next(csv.reader([text], delimiter=separator), [])
+    try:
+        return next(csv.reader([text], delimiter=separator), [])
+    except csv.Error:  # such as a carriage return within the line
+        return []
 
 
 def _cell(cell: str) -> float | str | None:
