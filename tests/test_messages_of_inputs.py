@@ -206,3 +206,15 @@ def test_inspect_lists_fields_of_files_beside_logs_and_of_tables(tmp_path) -> No
 def test_a_damaged_json_file_is_refused_by_inspect(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text("{")
     assert "a.json" in refusal(tmp_path, "inspect")
+
+
+def test_a_table_with_a_carriage_return_in_its_header_is_no_traceback(
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "a.csv").write_bytes(b"step,re\rward\n1,0.5\n")
+    for command in ("build", "inspect"):
+        done = run(command, folder)
+        assert "Traceback" not in done.stderr
+        assert "a.csv" in done.stdout + done.stderr

@@ -36,9 +36,9 @@ from rlreport.metrics.lines import (
 )
 from rlreport.metrics.shapes import HEAD, INDEX, step_of_rows
 from rlreport.metrics.unread_texts import remark_on_columns
+from rlreport.read.lines import csv_cells, csv_separator
 from rlreport.system.documents import (
     MAX_COLUMNS,
-    MAX_LINE,
     LimitError,
 )
 from rlreport.system.timestamps import TIME_KEYS
@@ -47,9 +47,6 @@ from rlreport.text.messages import message
 # Columns that may name the run of a row, most preferred first
 RUN_KEYS = ("run", "run_id", "run_name", "experiment")
 MAX_RUNS = 200  # Maximum number of runs in a CSV file, which is read once for each
-
-# The default of 131,072 characters is less than a line may have.
-csv.field_size_limit(MAX_LINE)
 
 
 class _Columns(NamedTuple):
@@ -241,19 +238,6 @@ def _csv_rows(
             line = rows.line_num + 2  # the first line of the next row
     except csv.Error:  # such as an unclosed quotation mark
         unused.add(REST, line)
-
-
-def csv_separator(header: bytes) -> str:
-    return max(",;\t", key=header.decode("utf-8", "replace").count)
-
-
-def csv_cells(line: bytes, separator: str) -> list[str]:
-    """Return the cells of one line of a CSV file as text, [] if it is malformed."""
-    text = line.decode("utf-8-sig", "replace").strip("\r\n")
-    try:
-        return next(csv.reader([text], delimiter=separator), [])
-    except csv.Error:  # such as a carriage return within the line
-        return []
 
 
 def csv_runs(path: Path) -> list[str]:

@@ -54,7 +54,7 @@ from rlreport.metrics.table import (
     MetricsTable,
     Part,
 )
-from rlreport.read.lines import DAMAGED
+from rlreport.read.lines import DAMAGED, csv_cells, csv_separator
 from rlreport.read.listing import COMPRESSIONS, name_in_logs, names_of_runs
 from rlreport.read.remarks import one_per_cause
 from rlreport.system.documents import LimitError
@@ -305,9 +305,9 @@ def _is_table(path: Path) -> bool:
     with closing(lines.lines_of(path, json_files.LONGEST_HEAD)) as head:
         first = next(head, b"")
         second = next(head, b"")
-    separator = csv_files.csv_separator(first)
-    names = csv_files.csv_cells(first, separator)
-    cells = csv_files.csv_cells(second, separator)
+    separator = csv_separator(first)
+    names = csv_cells(first, separator)
+    cells = csv_cells(second, separator)
     # A table of rollouts has columns of texts.
     if len(cells) != len(names) or not TEXT_KEYS.isdisjoint(names):
         return False

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice
@@ -13,7 +12,7 @@ from rlreport.errors import RowError
 from rlreport.fields import kind_of
 from rlreport.formats.logged import dicts
 from rlreport.formats.mapping import next_options
-from rlreport.read.lines import DAMAGED, ByteRange, Lines
+from rlreport.read.lines import DAMAGED, ByteRange, Lines, csv_cells, csv_separator
 from rlreport.read.listing import LINE_SUFFIXES, find_sources, is_url
 from rlreport.system.documents import MAX_JSON, load_json, read_bounded
 from rlreport.system.stores import Source
@@ -101,10 +100,10 @@ def _of_table(source: Source) -> FileFields | None:
     separator = ","
     lines = Lines(ByteRange(0, source, 0, source.size))
     for line in islice(lines, _MAX_OBJECTS + 1):
-        text = (line.data or b"").decode("utf-8-sig", "replace").strip("\r\n")
+        data = line.data or b""
         if not rows:
-            separator = max(",;\t", key=text.count)
-        rows.append(next(csv.reader([text], delimiter=separator), []))
+            separator = csv_separator(data)
+        rows.append(csv_cells(data, separator))
     if len(rows) < 2:
         return None
     header, *cells = rows
@@ -123,12 +122,7 @@ def columns_of(source: Source) -> list[str]:
     except (RowError, *DAMAGED):
         return []
     data = b"" if first is None else first.data or b""
-    text = data.decode("utf-8-sig", "replace").strip("\r\n")
-    separator = max(",;\t", key=text.count)
-    try:
-        return next(csv.reader([text], delimiter=separator), [])
-    except csv.Error:  # such as a carriage return within the line
-        return []
+    return csv_cells(data, csv_separator(data))
 
 
 def _cell(cell: str) -> float | str | None:

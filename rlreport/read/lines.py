@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import os
 import zlib
@@ -17,6 +18,7 @@ from rlreport.formats.base import Where
 from rlreport.formats.registry import RowReader
 from rlreport.formats.renamed import RLBoard
 from rlreport.read.limits import LIMITS
+from rlreport.system.documents import MAX_LINE
 from rlreport.system.stores import Source, range_pieces, read_ranges, zstd
 from rlreport.text.messages import message
 
@@ -291,3 +293,20 @@ def reason_of(error: BaseException) -> str:
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     return str(error) or type(error).__name__
+
+
+# The default of 131,072 characters is less than a line may have.
+csv.field_size_limit(MAX_LINE)
+
+
+def csv_separator(header: bytes) -> str:
+    return max(",;\t", key=header.decode("utf-8", "replace").count)
+
+
+def csv_cells(line: bytes, separator: str) -> list[str]:
+    """Return the cells of one line of a CSV file as text, [] if it is malformed."""
+    text = line.decode("utf-8-sig", "replace").strip("\r\n")
+    try:
+        return next(csv.reader([text], delimiter=separator), [])
+    except csv.Error:  # such as a carriage return within the line
+        return []
