@@ -62,6 +62,7 @@ class Killing(Progress):
     """Kills a node in each phase after its second result; another node joins instead."""
 
     def __init__(self, nodes, phases: list[str]) -> None:
+        super().__init__()
         self.nodes = nodes
         self.phases = phases
 
