@@ -595,3 +595,10 @@ def test_a_resumption_of_rollouts_is_no_start(tmp_path):
     scan = read(write(tmp_path / "a.jsonl", rows))
     assert len(scan.responses) == 60 and len(scan.repeated) == 10
     assert {"format", "several_starts"}.isdisjoint(kinds(scan))
+
+
+def test_a_log_that_begins_again_more_often_than_it_has_steps_has_no_starts(tmp_path):
+    rows = [row(step=n % 6, prompt=f"p{n % 3}") for n in range(60)]
+    scan = read(write(tmp_path / "log.jsonl", rows))
+    assert len(scan.responses) == 60
+    assert "several_starts" not in {note.kind for note in scan.notes}

@@ -484,7 +484,8 @@ def _centered(extras: pd.DataFrame, means: pd.DataFrame) -> set[str]:
     names = set()
     for name in map(str, means.columns[1:]):  # without the step
         largest = float(means[name].abs().max())
-        deviation = float(extras[name].std())
+        with np.errstate(over="ignore", invalid="ignore"):
+            deviation = float(extras[name].std())
         if largest <= _CENTERED * deviation:
             names.add(name)
     return names

@@ -66,12 +66,15 @@ def starts_of(
 
     An attempt (see ``superseded_rows``) that begins afresh is a start; others resume a start.
     ``prompts`` have one value per row: without prompts of the attempt before, one is of another
-    environment. A file in which a quarter of the changes of step are decreases has no starts.
+    environment. A file in which a quarter of the changes of step are decreases has no starts, nor
+    has one that begins again more often than it has steps: it is in another order, such as that
+    of its prompts.
     """
     attempt = _attempts(steps, validation)
     restarts = int(attempt[-1]) if len(attempt) else 0
     judged = np.ones(len(steps), bool) if validation.all() else ~validation
-    if not restarts or 4 * restarts >= np.count_nonzero(np.diff(steps[judged])):
+    is_unsorted = 4 * restarts >= np.count_nonzero(np.diff(steps[judged]))
+    if not restarts or is_unsorted or restarts > len(np.unique(steps[judged])):
         return np.zeros(len(steps), np.int64)
     start_of_attempt = np.zeros(restarts + 1, np.int64)
     columns = {"attempt": attempt, "step": steps, "prompt": prompts}
