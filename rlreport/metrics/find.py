@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -45,7 +44,7 @@ from rlreport.metrics.files_of_run import (
     note_on_runs,
     run_of_file,
 )
-from rlreport.metrics.lines import UnusedRows
+from rlreport.metrics.lines import SEARCHED_LEVELS, UnusedRows
 from rlreport.metrics.starts import start_notes
 from rlreport.metrics.table import (
     MAX_BROKEN,
@@ -59,7 +58,11 @@ from rlreport.read.listing import COMPRESSIONS, name_in_logs, names_of_runs
 from rlreport.read.remarks import one_per_cause
 from rlreport.system.documents import LimitError
 from rlreport.system.in_memory import is_in_memory
-from rlreport.system.own_output import is_own_file, is_own_folder, refuse_own_output
+from rlreport.system.own_output import (
+    is_own_file,
+    refuse_own_output,
+    walk_without_reports,
+)
 from rlreport.tables import MetricsFile, Note, NoteKind
 from rlreport.text.messages import message
 
@@ -79,7 +82,6 @@ EVENTS = "events.out.tfevents"  # Prefix of the names of TensorBoard event files
 ONLY_METRICS = ("events", ".csv", ".wandb")
 
 _MAX_DETECTED = 20  # rows by which a format of rollouts is recognized
-_DEPTH = 6  # levels of folders that are searched
 _MAX_RUN_NAME = 200  # characters
 _CHECKPOINT = re.compile(r"(?:checkpoint|ckpt|global_step|step)[-_]?\d+")
 # Names of JSON documents to read in a folder; others are read only if the user names them
@@ -119,15 +121,7 @@ def find_metrics(path: Path, *, wide: bool = False) -> list[MetricsSource]:
     sources: list[MetricsSource] = []
     # Run -> the ``trainer_state.json`` of its checkpoints
     states: dict[str, list[Path]] = {}
-    for folder_path, folders, names in os.walk(path):
-        here = Path(folder_path)
-        if is_own_folder(here):
-            folders.clear()
-            continue
-        # ``walk`` goes on in the folders that remain in this list.
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
-        if len(here.relative_to(path).parts) >= _DEPTH:
-            folders.clear()
+    for here, folders, names in walk_without_reports(path, SEARCHED_LEVELS):
         for folder in [name for name in folders if _is_mlflow(here / name)]:
             folders.remove(folder)
             sources.append(_mlflow_source(here / folder))

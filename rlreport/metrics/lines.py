@@ -78,6 +78,7 @@ def first_names(names: Sequence[str]) -> tuple[str, ...]:
     return (*(f"`{safe_text(name)}`" for name in names[:_MAX_NAMED]), *more)
 
 
+SEARCHED_LEVELS = 6  # of folders below the one that the user gave
 MAX_UNPACKED = 4_000_000_000  # Maximum decompressed size of a metrics file in bytes
 
 _BOOLEANS = {"True": 1.0, "False": 0.0}

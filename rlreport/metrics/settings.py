@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
@@ -13,11 +12,11 @@ from rlreport.about.card import MOST_ENTRIES
 from rlreport.errors import RlreportError
 from rlreport.formats.containers import is_plain_table, open_database
 from rlreport.formats.logged import json_object, mapping
+from rlreport.metrics.lines import SEARCHED_LEVELS
 from rlreport.metrics.wandb_file import wandb_run, wandb_settings
 from rlreport.system.documents import load_config, load_json, read_bounded
-from rlreport.system.own_output import is_own_folder
+from rlreport.system.own_output import walk_without_reports
 
-_DEPTH = 6  # levels of folders that are searched
 _MAX_PARAM = 10_000  # bytes of a file of MLflow
 # Texts that Python's constants are logged as
 _CONSTANTS = {"True": True, "False": False, "None": None}
@@ -62,14 +61,7 @@ def _found_at(path: Path) -> Iterator[TrackedSettings]:
     if path.is_file():
         yield from _in_file(path)
         return
-    for folder_path, folders, names in os.walk(path):
-        here = Path(folder_path)
-        if is_own_folder(here):
-            folders.clear()
-            continue
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
-        if len(here.relative_to(path).parts) >= _DEPTH:
-            folders.clear()
+    for here, folders, names in walk_without_reports(path, SEARCHED_LEVELS):
         if "meta.yaml" in names and "params" in folders:
             yield from _of_mlflow(here)
         for name in sorted(names):

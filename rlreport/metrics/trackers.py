@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from itertools import chain
@@ -201,10 +201,22 @@ def trackio_records(path: Path, unused: UnusedRows, run: str) -> Iterator[Record
             (integer(step), {"timestamp": time, **json_object(metrics)})
             for step, time, metrics in database.execute(query, (run,))
         )
-        logged = ((own, trainer_step(event), event) for own, event in events)
-        for step, event in with_trainer_steps(logged):
-            numbers = dict(flat_numbers(event))
-            if step is None:
-                unused.add(STEP, None)
-            elif numbers:
-                yield step, numbers | counters_of(event)
+        yield from records_of_rows(events, lambda row: dict(flat_numbers(row)), unused)
+
+
+def records_of_rows(
+    rows: Iterable[tuple[int | None, dict[str, Any]]],
+    numbers: Callable[[dict[str, Any]], dict[str, float]],
+    unused: UnusedRows,
+) -> Iterator[Record]:
+    """Yield the records of (the tracker's own count, row), at the steps of the trainer.
+
+    ``numbers`` returns the metrics of a row.
+    """
+    logged = ((own, trainer_step(row), row) for own, row in rows)
+    for step, row in with_trainer_steps(logged):
+        metrics = numbers(row)
+        if step is None:
+            unused.add(STEP, None)
+        elif metrics:
+            yield step, metrics | counters_of(row)

@@ -12,16 +12,14 @@ from typing import Any
 from rlreport.errors import RlreportError, UnusableInputError
 from rlreport.formats.metric_rows import (
     Record,
-    counters_of,
     numbers_of,
     step_in,
 )
-from rlreport.formats.tracker_steps import trainer_step, with_trainer_steps
 from rlreport.metrics.lines import (
     REST,
-    STEP,
     UnusedRows,
 )
+from rlreport.metrics.trackers import records_of_rows
 from rlreport.system.documents import (
     LimitError,
     load_json,
@@ -120,16 +118,13 @@ def wandb_records(path: Path, unused: UnusedRows) -> Iterator[Record]:
     Such a file is a LevelDB log with one protocol buffer ``Record`` per entry. A record may hold a
     row of the history: a step, and an item for each metric.
     """
-    logged = (
-        (step_in({"_step": event.get("_step")}), trainer_step(event), event)
+    rows = (
+        (step_in({"_step": event.get("_step")}), event)
         for event in _wandb_history(path, unused)
     )
-    for step, event in with_trainer_steps(logged):
-        metrics = numbers_of(_without_media(event))
-        if step is None:
-            unused.add(STEP, None)
-        elif metrics:
-            yield step, metrics | counters_of(event)
+    yield from records_of_rows(
+        rows, lambda row: numbers_of(_without_media(row)), unused
+    )
 
 
 def _wandb_history(path: Path, unused: UnusedRows) -> Iterator[dict[str, Any]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from rlreport.errors import UnusableInputError
@@ -163,3 +163,24 @@ def own_folders_in(names: Iterable[str]) -> frozenset[str]:
             if f"{folder}{ENTRY_PAGE}" in listed:
                 folders.add(folder)
     return frozenset(folders)
+
+
+def walk_without_reports(
+    path: Path, depth: int
+) -> Iterator[tuple[Path, list[str], list[str]]]:
+    """Yield (folder, names of folders in it, names of files in it) at and below a folder.
+
+    Folders that rlreport wrote and hidden ones are left out, and links to folders are not followed.
+    ``depth`` is the number of levels below ``path``. A folder whose name the caller removes from
+    the list is not walked.
+    """
+    for folder_path, folders, names in os.walk(path):
+        here = Path(folder_path)
+        if is_own_folder(here):
+            folders.clear()
+            continue
+        # ``walk`` goes on in the folders that remain in this list.
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        if len(here.relative_to(path).parts) >= depth:
+            folders.clear()
+        yield here, folders, names
