@@ -159,7 +159,6 @@ class RunData(TypedDict):
     """What pages of steps say about the whole run: ``data/run.js``."""
 
     steps: list[int]
-    findings: dict[str, str]
     rewards: list[float | None]
     prompts: dict[str, list[int]]
     href: str

@@ -159,7 +159,6 @@ export interface RunListData {
 /** What pages of steps say about the whole run: `data/run.js`. */
 export interface RunData {
   steps: number[];
-  findings: Record<string, string>;
   rewards: (number | null)[];
   prompts: Record<string, number[]>;
   href: string;
