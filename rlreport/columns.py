@@ -313,7 +313,8 @@ PROMPT_COLUMNS = columns_of(
 # The table of tokens, exported as ``data/tokens.csv``: one row per distinct token string
 TOKEN_COLUMNS = columns_of(
     "tokens",
-    Column("token", "Token", "", "token string as readable text", "object"),
+    Column("token", "Token", "",
+           "token as readable text; adjacent pieces of one character are one token", "object"),
     Column("raw", "Raw", "", "token string as logged", "object"),
     _whole("count", "Count", "", "occurrences"),
     _share("kl_share", "Share of KL, k3", "", "share of the run's summed k3"),
