@@ -80,7 +80,7 @@ class StepJob:
     shown: NDArray[np.int64]  # positions of ``plan.rows`` in ``columns``
     # columns of the table of steps, with values of the first, the previous and this step
     figures: dict[str, list[Any]]
-    # this step and those the page links to: neighbours, the first, onsets of findings
+    # this step and those the page links to: neighbours and the first
     linked: list[int]
     findings: list[
         ToldFinding

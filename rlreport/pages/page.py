@@ -10,12 +10,16 @@ from typing import Any, TypeAlias
 from rlreport.pages.context import EncodedPage, JudgedRun, PageContext, RunReport
 from rlreport.pages.html import environment
 from rlreport.pages.table import Link, Shell
+from rlreport.text.clean import printable, shortened
+from rlreport.text.language import Language
 from rlreport.text.messages import message
 
 # Path of the exported table of prompts, below the report's root
 PROMPTS = "data/prompts.csv"
 # Path of the script with the tokens of a step
 TOKENS_SCRIPT = "data/tokens/{step}.js"
+# Maximum characters of a page's description, which previews of links show
+MOST_DESCRIBED = 200
 # Content-Security-Policy of pages in a folder, which may only run the report's scripts
 FOLDER_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; "
@@ -80,6 +84,11 @@ class Addresses:
             return f"#/?finding={finding_id}"
         page = self.page("overview") if self.root else ""
         return f"{page}#finding={finding_id}"
+
+    @property
+    def guide(self) -> str:
+        """Address of "How to read this" on the overview."""
+        return f"{self.page('overview')}{self._mark}how-to-read"
 
     def file(self, path: str) -> str | None:
         """Return the address of a file, given its path in the folder; None in one file."""
@@ -167,6 +176,7 @@ def rendered(
     *,
     step: int | None = None,
     tokens: str = "",
+    description: str = "",
 ) -> RenderedPage:
     """Render a page: a whole document, or for a one-file report the content of ``<main>``.
 
@@ -177,8 +187,9 @@ def rendered(
         addresses: addresses relative to the page.
         step: the step whose page it is, None for a page about the run.
         tokens: packed tokens of the step, "" if none are kept.
+        description: what previews of a link to the page show.
     """
-    frame = shell(name, context, addresses, step)
+    frame = shell(name, context, addresses, step, description=description)
     html = _html(name, view, frame, context)
     if step is not None:
         path = f"steps/{step}"
@@ -208,7 +219,12 @@ def shallow_dict(view: object) -> dict[str, Any]:
 
 
 def shell(
-    name: str, context: PageContext, addresses: Addresses, step: int | None = None
+    name: str,
+    context: PageContext,
+    addresses: Addresses,
+    step: int | None = None,
+    *,
+    description: str = "",
 ) -> Shell:
     """Return title, navigation and assets of a page; ``name``: of a ``Page``, or "step"."""
     titles = {page.name: page.title for page in context.navigation}
@@ -220,6 +236,10 @@ def shell(
         (page.name, Link(page.title, addresses.page(page.name)))
         for page in context.navigation
     ]
+    if step is not None:  # the page that the reader is on, after those of every page
+        here = Link(message("Step {step}", step=step), addresses.any_step(step))
+        navigation.append((name, here))
+    language = context.options.language
     assets = {
         asset: addresses.root + path for asset, path in context.asset_files.items()
     }
@@ -231,5 +251,13 @@ def shell(
         nav=navigation,
         assets=assets,
         csp="" if context.one_file else FOLDER_POLICY,
+        description=described(description, language),
+        guide=addresses.guide,
     )
-    return context.options.language.of(frame)
+    return language.of(frame)
+
+
+def described(text: str, language: Language) -> str:
+    """Return a text as the description of a page: one line of MOST_DESCRIBED characters."""
+    line = " ".join(printable(language.of(text)).split())
+    return shortened(line, MOST_DESCRIBED)

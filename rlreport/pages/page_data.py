@@ -156,7 +156,6 @@ class RunData(TypedDict):
 
     steps: list[int]
     tokens: list[int]
-    findings: dict[str, str]
     rewards: list[float | None]
     prompts: dict[str, list[int]]
     href: str

@@ -118,7 +118,13 @@ class RunPages:
         for page in PAGES:
             if page.needs(report.run):
                 view = page.view(report, self._addresses)
-                html = rendered(page.name, view, report.shared, self._addresses)
+                html = rendered(
+                    page.name,
+                    view,
+                    report.shared,
+                    self._addresses,
+                    description=report.run.verdict.sentence,
+                )
                 yield self.renderer.encode(html)
         for step in report.step_pages:
             yield step.page
@@ -155,7 +161,11 @@ class RunPages:
 
     def frame(self) -> Shell:
         """Return the frame of a one-file report; the form sets its security policy."""
-        return shell("overview", self.report.shared, self._addresses)
+        report = self.report
+        description = report.run.verdict.sentence
+        return shell(
+            "overview", report.shared, self._addresses, description=description
+        )
 
     def nodes(self) -> list[Node]:
         """Return the data elements of a one-file report."""

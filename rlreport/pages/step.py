@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import cast
 
 import numpy as np
@@ -24,8 +24,8 @@ from rlreport.pages.context import (
     StepJob,
     findings_of_responses,
 )
-from rlreport.pages.figures import step_figures
-from rlreport.pages.findings import FindingView, finding_view
+from rlreport.pages.figures import figures_in_words, step_figures
+from rlreport.pages.findings import FindingLink, finding_link
 from rlreport.pages.html import packed_json
 from rlreport.pages.listed import (
     SAMPLED_FIGURE,
@@ -175,8 +175,9 @@ class StepView:
     next: Link | None
     first: Link
     all: Link  # to the overview's table of steps
-    findings: list[FindingView]
     figures: list[KeyFigure]
+    in_words: str  # the figures as a line of text
+    findings: list[FindingLink]
     charts: list[Chart]
     responses: TableView
     data: RowsData  # for scripts; without the texts that the table has
@@ -199,12 +200,7 @@ def step_view(
     overview = addresses.page("overview")
     # In one file, what follows "#" is the name of a page.
     table_of_steps = overview if context.one_file else f"{overview}#steps"
-    # Instead of the steps of a finding: the page has no data of other steps.
-    all_steps = [Link(message("all steps"), overview)]
-    findings = [
-        replace(finding_view(finding, addresses), steps=all_steps)
-        for finding in job.findings
-    ]
+    figures = step_figures(context, job)
     data = rows_data(job, rows, context)
     # The page has no text twice; the responses page, which has no such table, gets all of them.
     not_in_table = {key: _not_in_table(texts) for key, texts in rows.texts.items()}
@@ -216,8 +212,9 @@ def step_view(
         next=following,
         first=_step_link(linked[0], addresses),
         all=Link(message("All steps"), table_of_steps),
-        findings=findings,
-        figures=step_figures(context, job),
+        figures=figures,
+        in_words=figures_in_words(figures),
+        findings=[finding_link(finding, addresses) for finding in job.findings],
         charts=_charts(job, context),
         responses=_responses_table(job, rows, context, addresses),
         data={**data, "texts": not_in_table},
@@ -428,13 +425,11 @@ def run_data(report: RunReport) -> RunData:
     run = report.run
     steps = run.tables.steps.set_index("step").loc[report.shown_steps]
     rewards = steps["reward_mean"].tolist()
-    titles = {finding.id: finding.title for finding in run.verdict.findings}
     # Relative to pages of steps, which are in a folder of their own.
     addresses = Addresses(root="../", one_file=report.shared.one_file)
     return {
         "steps": report.shown_steps,
         "tokens": [page.plan.step for page in report.step_pages if page.has_tokens],
-        "findings": run.options.language.of(titles),
         "rewards": [finite_or_none(value) for value in rewards],
         "prompts": shown_prompts(run.tables.responses, report.shown_rows),
         "href": addresses.any_step("{step}"),

@@ -156,7 +156,6 @@ export interface RunListData {
 export interface RunData {
   steps: number[];
   tokens: number[];
-  findings: Record<string, string>;
   rewards: (number | null)[];
   prompts: Record<string, number[]>;
   href: string;
