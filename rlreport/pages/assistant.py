@@ -68,9 +68,7 @@ def assistant_text(view: OverviewView, title: str, language: Language) -> str:
     return text
 
 
-def _marked(
-    view: OverviewView, title: str, language: Language, detail: Detail
-) -> str:
+def _marked(view: OverviewView, title: str, language: Language, detail: Detail) -> str:
     """Return the text with a marker that nothing else in it contains."""
     content = _rendered(view, title, language, detail, marker="")
     for number in count():

@@ -16,6 +16,8 @@ from rlreport.text.messages import message
 
 # Path of the exported table of prompts, below the report's root
 PROMPTS = "data/prompts.csv"
+# Path of the script with the tokens of a step
+TOKENS_SCRIPT = "data/tokens/{step}.js"
 # Maximum characters of a page's description, which previews of links show
 MOST_DESCRIBED = 200
 # Content-Security-Policy of pages in a folder, which may only run the report's scripts
@@ -120,6 +122,17 @@ class RenderedPage:
     view: str
     title: str  # content of the ``<title>`` element
     html: str  # a whole document, or for a one-file report the content of ``<main>``
+    step: int | None = None  # the step whose page it is
+    tokens: str = ""  # packed tokens of the step, which other pages read, too
+
+
+def tokens_script(page: RenderedPage) -> tuple[str, bytes] | None:
+    """Return path and content of the script with the tokens of a step, None if none are kept."""
+    if not page.tokens:
+        return None
+    # Base64 has no character that would need an escape.
+    script = f'(globalThis.rlreportTokens ??= {{}})["{page.step}"] = "{page.tokens}";\n'
+    return TOKENS_SCRIPT.format(step=page.step), script.encode()
 
 
 # Encodes a page for an output form
@@ -160,8 +173,9 @@ def rendered(
     view: object,
     context: PageContext,
     addresses: Addresses,
-    step: int | None = None,
     *,
+    step: int | None = None,
+    tokens: str = "",
     description: str = "",
 ) -> RenderedPage:
     """Render a page: a whole document, or for a one-file report the content of ``<main>``.
@@ -172,13 +186,14 @@ def rendered(
         context: what all pages share.
         addresses: addresses relative to the page.
         step: the step whose page it is, None for a page about the run.
+        tokens: packed tokens of the step, "" if none are kept.
         description: what previews of a link to the page show.
     """
     frame = shell(name, context, addresses, step, description=description)
     html = _html(name, view, frame, context)
     if step is not None:
         path = f"steps/{step}"
-        return RenderedPage(f"{path}.html", path, frame.title, html)
+        return RenderedPage(f"{path}.html", path, frame.title, html, step, tokens)
     view_name = "" if name == "overview" else name
     return RenderedPage(page_file(name), view_name, frame.title, html)
 

@@ -70,7 +70,6 @@ class ConversationData(TypedDict):
     """The conversations of responses, each by the response's n."""
 
     conversation: NotRequired[dict[str, list[TurnData]]]
-    given: NotRequired[dict[str, list[tuple[int, int]]]]
     errors: NotRequired[dict[str, list[str]]]
 
 
@@ -130,10 +129,7 @@ class RowsData(PanelData):
     values: Mapping[str, Numbers]
     strings: dict[str, Texts]
     ranks: dict[str, list[int | None]]
-    metrics: list[MetricData]
-    nan: NotRequired[list[str]]
     prompts: NotRequired[NDArray[np.int64]]
-    given: NotRequired[dict[str, list[tuple[int, int]]]]
     prefixes: NotRequired[tuple[str, ...]]
     filters: NotRequired[dict[str, str]]
     advantage: NotRequired[Literal["logged"]]
@@ -159,6 +155,7 @@ class RunData(TypedDict):
     """What pages of steps say about the whole run: ``data/run.js``."""
 
     steps: list[int]
+    tokens: list[int]
     rewards: list[float | None]
     prompts: dict[str, list[int]]
     href: str
@@ -176,9 +173,12 @@ class PromptTokens(TypedDict):
 
 
 class TokensHeader(TypedDict):
-    """The header of a page's token values: ``script.tokens-data``."""
+    """The header of a step's token values: ``data/tokens/STEP.js``."""
 
     digits: int
+    metrics: list[MetricData]
+    nan: NotRequired[list[str]]
+    given: NotRequired[dict[str, list[tuple[int, int]]]]
     n: list[int]
     lengths: list[int]
     text: list[str]

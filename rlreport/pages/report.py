@@ -32,7 +32,7 @@ from rlreport.pages.listed import (
     prompt_prefixes,
     string_columns,
 )
-from rlreport.pages.page import Addresses, rendered, shell
+from rlreport.pages.page import TOKENS_SCRIPT, Addresses, rendered, shell
 from rlreport.pages.plan import choose
 from rlreport.pages.registry import PAGES
 from rlreport.pages.scripts import assets
@@ -139,6 +139,8 @@ class RunPages:
         report = self.report
         for page in self.pages():
             yield page.path, page.content
+            if page.beside:
+                yield page.beside
         yield from assets(self.options.language).files.values()
         data = canonical_json(report_json(report), indent=True)
         of_run = run_data(report)
@@ -241,4 +243,5 @@ def _asset_files(options: BuildOptions) -> dict[str, str]:
     """Return name -> path of the style sheet and the scripts of a folder's pages."""
     shared = assets(options.language).files
     files = {name: path for name, (path, _) in shared.items()}
-    return {**files, "run": RUN_SCRIPT, "texts": TEXTS_SCRIPT}
+    data = {"run": RUN_SCRIPT, "texts": TEXTS_SCRIPT, "tokens": TOKENS_SCRIPT}
+    return {**files, **data}

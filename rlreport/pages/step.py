@@ -182,7 +182,6 @@ class StepView:
     responses: TableView
     data: RowsData  # for scripts; without the texts that the table has
     texts: str  # packed, for the responses page
-    tokens: str  # packed
 
 
 def step_view(
@@ -220,8 +219,19 @@ def step_view(
         responses=_responses_table(job, rows, context, addresses),
         data={**data, "texts": not_in_table},
         texts=packed_json(context.options.language.of(_texts_data(data))),
-        tokens=pack_tokens(rows.with_tokens, job.plan.digits),
     )
+
+
+def step_tokens(job: StepJob, rows: StepRows, context: PageContext) -> str:
+    """Return the packed tokens of a step's responses, "" if none are kept."""
+    # Token figure -> whether it has any value, of those that are logged
+    present = figures_present(rows.with_tokens)
+    metrics = token_metrics(
+        present, context.options, advantages_logged=context.advantages_logged
+    )
+    nan = [f.label for f in TOKEN_FIGURES if present.get(f.name) is False]
+    of = context.options.language.of
+    return pack_tokens(rows.with_tokens, job.plan.digits, of(metrics), of(nan))
 
 
 def _charts(job: StepJob, context: PageContext) -> list[Chart]:
@@ -284,8 +294,6 @@ def rows_data(job: StepJob, rows: StepRows, context: PageContext) -> RowsData:
     rollouts = rows.rollouts
     keys = [column.key for column in context.columns]
     described = [*context.columns, *context.string_columns]
-    # Token figure -> whether it has any value, of those that are logged
-    present = figures_present(rollouts)
     data: RowsData = {
         "run": context.title,
         "step": str(job.plan.step),
@@ -300,10 +308,6 @@ def rows_data(job: StepJob, rows: StepRows, context: PageContext) -> RowsData:
         "where": [f"{r.file}:{r.line}" for r in rollouts],
         "badges": _badges(job.findings, job.plan.step),
         "highlights": _highlights(job.findings),
-        "metrics": token_metrics(
-            present, context.options, advantages_logged=context.advantages_logged
-        ),
-        "nan": [f.label for f in TOKEN_FIGURES if present.get(f.name) is False],
         "prompts": job.columns["prompt_id"][rows.places],
     }
     parts = (
@@ -425,6 +429,7 @@ def run_data(report: RunReport) -> RunData:
     addresses = Addresses(root="../", one_file=report.shared.one_file)
     return {
         "steps": report.shown_steps,
+        "tokens": [page.plan.step for page in report.step_pages if page.has_tokens],
         "rewards": [finite_or_none(value) for value in rewards],
         "prompts": shown_prompts(run.tables.responses, report.shown_rows),
         "href": addresses.any_step("{step}"),

@@ -25,7 +25,13 @@ from rlreport.pages.page import Addresses, Encode, rendered
 from rlreport.pages.plan import StepPlan
 from rlreport.pages.redact import redacted, response_numbers
 from rlreport.pages.responses import listed_rows, with_interest
-from rlreport.pages.step import GROUP_COLUMNS, group_figures, step_rows, step_view
+from rlreport.pages.step import (
+    GROUP_COLUMNS,
+    group_figures,
+    step_rows,
+    step_tokens,
+    step_view,
+)
 from rlreport.read.rollouts import Rollout, Selection
 from rlreport.system.workers import Progress, Workers
 from rlreport.text.messages import message
@@ -166,11 +172,17 @@ def _render(job: StepJob, context: PageContext, encode: Encode) -> StepPage:
     addresses = Addresses(frozenset(job.linked), root="../", one_file=context.one_file)
     view = step_view(job, rows, context, addresses)
     html = rendered(
-        "step", view, context, addresses, step, description=view.in_words
+        "step",
+        view,
+        context,
+        addresses,
+        step=step,
+        tokens=step_tokens(job, rows, context),
+        description=view.in_words,
     )
     page = encode(html)
     listed = listed_rows(job, rollouts, rows.values, context)
-    return StepPage(job.plan, page, listed, view.texts)
+    return StepPage(job.plan, page, listed, view.texts, bool(html.tokens))
 
 
 def _rollouts(job: StepJob, context: PageContext) -> list[Rollout]:

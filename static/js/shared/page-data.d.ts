@@ -50,7 +50,6 @@ export interface TurnData {
 /** The conversations of responses, each by the response's n. */
 export interface ConversationData {
   conversation?: Record<string, TurnData[]>;
-  given?: Record<string, [number, number][]>;
   errors?: Record<string, string[]>;
 }
 
@@ -132,10 +131,7 @@ export interface RowsData {
   values: Record<string, (number | null)[]>;
   strings: Record<string, (string | null)[]>;
   ranks: Record<string, (number | null)[]>;
-  metrics: MetricData[];
-  nan?: string[];
   prompts?: number[];
-  given?: Record<string, [number, number][]>;
   prefixes?: string[];
   filters?: Record<string, string>;
   advantage?: "logged";
@@ -159,6 +155,7 @@ export interface RunListData {
 /** What pages of steps say about the whole run: `data/run.js`. */
 export interface RunData {
   steps: number[];
+  tokens: number[];
   rewards: (number | null)[];
   prompts: Record<string, number[]>;
   href: string;
@@ -174,9 +171,12 @@ export interface PromptTokens {
   ids: number[];
 }
 
-/** The header of a page's token values: `script.tokens-data`. */
+/** The header of a step's token values: `data/tokens/STEP.js`. */
 export interface TokensHeader {
   digits: number;
+  metrics: MetricData[];
+  nan?: string[];
+  given?: Record<string, [number, number][]>;
   n: number[];
   lengths: number[];
   text: string[];
