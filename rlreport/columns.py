@@ -289,8 +289,8 @@ PROMPT_COLUMNS = columns_of(
     Column("reward_first", "First reward", "", "mean in its first step"),
     Column("reward_last", "Last reward", "", "mean in its last step"),
     Column("reward_gain", "Gain", "", "last reward − first reward; unknown if seen in one step"),
-    Column("early", "Early", "", "mean over the first third of its steps: the share that is right if "
-           "that is known, else the reward"),
+    Column("early", "Early", "", "mean over the first third of its steps: share that is right, if "
+           "that is known, else reward"),
     Column("late", "Late", "", "the same over the last third"),
     _inner("course", "", "1 improved, 2 regressed, 3 never solved, 4 always solved, 5 no clear "
            "change, 0 seen at one step only", "int64"),

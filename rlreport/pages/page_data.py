@@ -191,3 +191,20 @@ class ChartRows(TypedDict):
     """The rows of a chart, as columns: ``data`` of the specification in ``script.spec``."""
 
     columns: dict[str, list[Any]]
+
+
+class PromptMapData(TypedDict):
+    """The cells of the map of prompts × steps, row by row: ``script.map-data``."""
+
+    prompts: list[int]
+    names: list[str]
+    linked: list[int]
+    low: list[int]
+    high: list[int]
+    count: list[int]
+    value: list[float | None]
+    measure: str
+    training: int
+    gap: int
+    row: int
+    address: str

@@ -14,6 +14,7 @@ import { mountStepList } from "../list/step-list.js";
 import { TableView } from "../list/table.js";
 import { keepInUrl } from "../list/table-state.js";
 import { mountToolbar } from "../list/toolbar.js";
+import { mountPromptMap } from "../prompts/map.js";
 import { keepPrompt } from "../response/same-prompt.js";
 import { readJson } from "../shared/dom.js";
 import { written } from "../shared/format.js";
@@ -57,6 +58,7 @@ export function mount(root, address) {
   const charts = mountCharts(root, hooks);
   const numbers = steps ? stepsWithPage(steps.view) : [];
   mountStrips(root, { steps: numbers, open: hooks.openStep, tip: hooks.tip, signal });
+  mountPromptMap(root, { address, tip: hooks.tip, signal });
   if (stepList && data) {
     stepList.rows.listeners.add(charts.update);
     keepPrompt(root, data, address, () => stepList.panel.open);

@@ -189,3 +189,19 @@ export interface TokensHeader {
 export interface ChartRows {
   columns: Record<string, any[]>;
 }
+
+/** The cells of the map of prompts × steps, row by row: `script.map-data`. */
+export interface PromptMapData {
+  prompts: number[];
+  names: string[];
+  linked: number[];
+  low: number[];
+  high: number[];
+  count: number[];
+  value: (number | null)[];
+  measure: string;
+  training: number;
+  gap: number;
+  row: number;
+  address: string;
+}

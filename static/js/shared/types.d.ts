@@ -6,6 +6,7 @@ export type {
   BadgeData as Badge,
   ColumnData,
   MetricData as Metric,
+  PromptMapData,
   RowsData,
   RunData,
   RunListData,
