@@ -24,6 +24,7 @@ from rlreport.draw.curves import (
 )
 from rlreport.draw.events import DrawnEvent, events_to_draw
 from rlreport.draw.frame import Focus, Frame
+from rlreport.draw.rules import RunRule
 from rlreport.draw.run_charts import (
     distribution_charts,
     ending_charts,
@@ -336,11 +337,13 @@ def overview_charts(
     findings: Sequence[ToldFinding] = (),
     courses: Sequence[Course] = (),
     focus: tuple[float, float] | None = None,
+    rules: Sequence[RunRule] = (),
 ) -> list[Chart]:
     """Return the charts of OVERVIEW with data.
 
-    The steps of ``findings`` are shaded on them, and the events of ``courses`` are marked. The
-    chart that shows the first finding, which is the lead, is limited to the steps of ``focus``.
+    The steps of ``findings`` are marked on them, and the events of ``courses``. The chart that
+    shows the first finding, which is the lead, is limited to the steps of ``focus``. All have the
+    ``rules`` of the run.
     """
     if tables.steps.empty:
         return []
@@ -348,7 +351,7 @@ def overview_charts(
     if "step" in tables.metrics and not tables.metrics_apart:
         # The trainer logs more steps than rollouts, such as an evaluation before the first.
         tables = _with_metric_steps(tables)
-    frame = Frame(floats(tables.steps, "step"), findings, courses=courses)
+    frame = Frame(floats(tables.steps, "step"), findings, courses=courses, rules=rules)
     # The tables of ``Run`` have training responses only, which the functions of OVERVIEW expect.
     training = replace(run.tables, steps=tables.steps)
 

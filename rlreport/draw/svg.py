@@ -19,6 +19,7 @@ from xml.etree import ElementTree as ET
 import orjson
 
 from rlreport.draw.chart import Chart
+from rlreport.draw.fluid import NotFluidError, fluid, is_fluid
 from rlreport.draw.theme import FONT, SMALL, Spec, sentinels
 from rlreport.errors import RlreportError
 from rlreport.text.clean import printable
@@ -74,7 +75,7 @@ def drawn(charts: Sequence[Chart], language: Language = ENGLISH) -> list[Chart]:
         # does not depend on text widths, and the SVG root sets the real font size.
         specification = {**language.of(chart.vega), "background": None}
         drawing = _svg(_TEXT_SIZE.sub(r"\g<1>0", _json(specification)))
-        svg = _page_svg(drawing, chart.name, language.of(chart.description))
+        svg = _page_svg(drawing, chart.name, language.of(chart.description), chart.vega)
         result.append(replace(chart, svg=svg))
     return result
 
@@ -189,21 +190,32 @@ def _make_printable(value: Any) -> Any:
     return value
 
 
-def _page_svg(drawing: ET.Element, name: str, description: str) -> str:
-    """Return Vega's drawing as SVG for a page: simplified, with colours that follow the theme."""
-    root = ET.Element(
-        "svg",
-        {
-            "xmlns": SVG[1:-1],  # without braces
-            "viewBox": drawing.attrib["viewBox"],
-            "width": "100%",
-            "role": "img",
-            "aria-label": printable(description),
-            "fill": "none",
-            "font-size": str(SMALL),
-        },
-    )
-    root.extend(_simplify(drawing, f"{name}-", sentinels()))
+def _page_svg(
+    drawing: ET.Element, name: str, description: str, vega: Spec | None = None
+) -> str:
+    """Return Vega's drawing as SVG for a page: simplified, with colours that follow the theme.
+
+    ``vega``: the specification of one of our designs, whose drawing is as wide as its place.
+    """
+    variables = sentinels()
+    root_attributes = {
+        "xmlns": SVG[1:-1],  # without braces
+        "role": "img",
+        "aria-label": printable(description),
+        "fill": "none",
+        "font-size": str(SMALL),
+    }
+    if vega is not None and is_fluid(vega):
+
+        def attributes(element: ET.Element) -> dict[str, str]:
+            return _attributes(element, f"{name}-", variables)
+
+        with suppress(NotFluidError):
+            root = fluid(drawing, vega, attributes, root_attributes)
+            return ET.tostring(root, encoding="unicode")
+    root_attributes |= {"viewBox": drawing.attrib["viewBox"], "width": "100%"}
+    root = ET.Element("svg", root_attributes)
+    root.extend(_simplify(drawing, f"{name}-", variables))
     return ET.tostring(root, encoding="unicode")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from markupsafe import Markup
@@ -15,6 +15,7 @@ from rlreport.draw.run_charts import not_drawn
 from rlreport.ended import ENDED, FINISHED
 from rlreport.metrics.roles import logging_advice, roles_of
 from rlreport.pages.agents import environments_table, turns_table
+from rlreport.pages.assistant import assistant_text
 from rlreport.pages.author_notes import linked_notes, render_notes
 from rlreport.pages.charts import drawn_charts, page_charts
 from rlreport.pages.context import JudgedRun, RunReport
@@ -24,6 +25,7 @@ from rlreport.pages.findings import VerdictView, verdict_view
 from rlreport.pages.listed import STEP_LINK, columns_with_data
 from rlreport.pages.moved_view import MovedView, moved_view
 from rlreport.pages.page import Addresses, Page
+from rlreport.pages.run_facts import RunFact, run_facts
 from rlreport.pages.table import (
     Columns,
     ColumnView,
@@ -80,6 +82,7 @@ ROLES_SHOWN = ("validation", "kl", "kl_token", "entropy", "entropy_response")
 class OverviewView:
     """What the overview shows; mail and Markdown show parts of it."""
 
+    facts: list[RunFact]  # model, date, … as far as they are known
     summary: str
     notes: Markup  # the author's, as HTML
     card: Mapping[str, str] | None
@@ -103,12 +106,16 @@ class OverviewView:
     advice: Mapping[str, str] | None  # how to log rollouts, if there are none
     steps: TableView
     left_out: list[str]
+    assistant: str = ""  # all of it in short, for a language model
 
 
 def overview_view(report: RunReport, addresses: Addresses) -> OverviewView:
     charts = drawn_charts(report).overview
     notes = linked_notes(report, addresses).html
-    return _overview(report, addresses, charts, notes)
+    view = _overview(report, addresses, charts, notes)
+    run = report.run
+    text = assistant_text(view, run.title, run.options.language)
+    return replace(view, assistant=text)
 
 
 PAGE = Page("overview", message("Overview"), overview_view)
@@ -137,6 +144,7 @@ def _overview(
     has_unscored = bool(tables.rescoring and tables.rescoring.missing)
     flips = Link(message("Flips"), addresses.page("flips"))
     return OverviewView(
+        facts=run_facts(run),
         summary=_summary(tables),
         notes=notes,
         card=card_view(run.card),

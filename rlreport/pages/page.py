@@ -10,10 +10,16 @@ from typing import Any, TypeAlias
 from rlreport.pages.context import EncodedPage, JudgedRun, PageContext, RunReport
 from rlreport.pages.html import environment
 from rlreport.pages.table import Link, Shell
+from rlreport.text.clean import printable, shortened
+from rlreport.text.language import Language
 from rlreport.text.messages import message
 
 # Path of the exported table of prompts, below the report's root
 PROMPTS = "data/prompts.csv"
+# Path of the script with the tokens of a step
+TOKENS_SCRIPT = "data/tokens/{step}.js"
+# Maximum characters of a page's description, which previews of links show
+MOST_DESCRIBED = 200
 # Content-Security-Policy of pages in a folder, which may only run the report's scripts
 FOLDER_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; "
@@ -79,6 +85,11 @@ class Addresses:
         page = self.page("overview") if self.root else ""
         return f"{page}#finding={finding_id}"
 
+    @property
+    def guide(self) -> str:
+        """Address of "How to read this" on the overview."""
+        return f"{self.page('overview')}{self._mark}how-to-read"
+
     def file(self, path: str) -> str | None:
         """Return the address of a file, given its path in the folder; None in one file."""
         return None if self.one_file else self.root + path
@@ -111,6 +122,17 @@ class RenderedPage:
     view: str
     title: str  # content of the ``<title>`` element
     html: str  # a whole document, or for a one-file report the content of ``<main>``
+    step: int | None = None  # the step whose page it is
+    tokens: str = ""  # packed tokens of the step, which other pages read, too
+
+
+def tokens_script(page: RenderedPage) -> tuple[str, bytes] | None:
+    """Return path and content of the script with the tokens of a step, None if none are kept."""
+    if not page.tokens:
+        return None
+    # Base64 has no character that would need an escape.
+    script = f'(globalThis.rlreportTokens ??= {{}})["{page.step}"] = "{page.tokens}";\n'
+    return TOKENS_SCRIPT.format(step=page.step), script.encode()
 
 
 # Encodes a page for an output form
@@ -151,7 +173,10 @@ def rendered(
     view: object,
     context: PageContext,
     addresses: Addresses,
+    *,
     step: int | None = None,
+    tokens: str = "",
+    description: str = "",
 ) -> RenderedPage:
     """Render a page: a whole document, or for a one-file report the content of ``<main>``.
 
@@ -161,12 +186,14 @@ def rendered(
         context: what all pages share.
         addresses: addresses relative to the page.
         step: the step whose page it is, None for a page about the run.
+        tokens: packed tokens of the step, "" if none are kept.
+        description: what previews of a link to the page show.
     """
-    frame = shell(name, context, addresses, step)
+    frame = shell(name, context, addresses, step, description=description)
     html = _html(name, view, frame, context)
     if step is not None:
         path = f"steps/{step}"
-        return RenderedPage(f"{path}.html", path, frame.title, html)
+        return RenderedPage(f"{path}.html", path, frame.title, html, step, tokens)
     view_name = "" if name == "overview" else name
     return RenderedPage(page_file(name), view_name, frame.title, html)
 
@@ -192,7 +219,12 @@ def shallow_dict(view: object) -> dict[str, Any]:
 
 
 def shell(
-    name: str, context: PageContext, addresses: Addresses, step: int | None = None
+    name: str,
+    context: PageContext,
+    addresses: Addresses,
+    step: int | None = None,
+    *,
+    description: str = "",
 ) -> Shell:
     """Return title, navigation and assets of a page; ``name``: of a ``Page``, or "step"."""
     titles = {page.name: page.title for page in context.navigation}
@@ -204,6 +236,10 @@ def shell(
         (page.name, Link(page.title, addresses.page(page.name)))
         for page in context.navigation
     ]
+    if step is not None:  # the page that the reader is on, after those of every page
+        here = Link(message("Step {step}", step=step), addresses.any_step(step))
+        navigation.append((name, here))
+    language = context.options.language
     assets = {
         asset: addresses.root + path for asset, path in context.asset_files.items()
     }
@@ -215,5 +251,13 @@ def shell(
         nav=navigation,
         assets=assets,
         csp="" if context.one_file else FOLDER_POLICY,
+        description=described(description, language),
+        guide=addresses.guide,
     )
-    return context.options.language.of(frame)
+    return language.of(frame)
+
+
+def described(text: str, language: Language) -> str:
+    """Return a text as the description of a page: one line of MOST_DESCRIBED characters."""
+    line = " ".join(printable(language.of(text)).split())
+    return shortened(line, MOST_DESCRIBED)

@@ -75,7 +75,6 @@ class ConversationData(TypedDict):
     """The conversations of responses, each by the response's n."""
 
     conversation: NotRequired[dict[str, list[TurnData]]]
-    given: NotRequired[dict[str, list[tuple[int, int]]]]
     errors: NotRequired[dict[str, list[str]]]
 
 
@@ -135,10 +134,7 @@ class RowsData(PanelData):
     values: Mapping[str, Numbers]
     strings: dict[str, Texts]
     ranks: dict[str, list[int | None]]
-    metrics: list[MetricData]
-    nan: NotRequired[list[str]]
     prompts: NotRequired[NDArray[np.int64]]
-    given: NotRequired[dict[str, list[tuple[int, int]]]]
     prefixes: NotRequired[tuple[str, ...]]
     filters: NotRequired[dict[str, str]]
     advantage: NotRequired[Literal["logged"]]
@@ -164,7 +160,7 @@ class RunData(TypedDict):
     """What pages of steps say about the whole run: ``data/run.js``."""
 
     steps: list[int]
-    findings: dict[str, str]
+    tokens: list[int]
     rewards: list[float | None]
     prompts: dict[str, list[int]]
     href: str
@@ -182,9 +178,12 @@ class PromptTokens(TypedDict):
 
 
 class TokensHeader(TypedDict):
-    """The header of a page's token values: ``script.tokens-data``."""
+    """The header of a step's token values: ``data/tokens/STEP.js``."""
 
     digits: int
+    metrics: list[MetricData]
+    nan: NotRequired[list[str]]
+    given: NotRequired[dict[str, list[tuple[int, int]]]]
     n: list[int]
     lengths: list[int]
     text: list[str]
@@ -197,3 +196,20 @@ class ChartRows(TypedDict):
     """The rows of a chart, as columns: ``data`` of the specification in ``script.spec``."""
 
     columns: dict[str, list[Any]]
+
+
+class PromptMapData(TypedDict):
+    """The cells of the map of prompts × steps, row by row: ``script.map-data``."""
+
+    prompts: list[int]
+    names: list[str]
+    linked: list[int]
+    low: list[int]
+    high: list[int]
+    count: list[int]
+    value: list[float | None]
+    measure: str
+    training: int
+    gap: int
+    row: int
+    address: str

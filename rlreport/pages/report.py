@@ -32,7 +32,7 @@ from rlreport.pages.listed import (
     prompt_prefixes,
     string_columns,
 )
-from rlreport.pages.page import Addresses, rendered, shell
+from rlreport.pages.page import TOKENS_SCRIPT, Addresses, rendered, shell
 from rlreport.pages.plan import choose
 from rlreport.pages.registry import PAGES
 from rlreport.pages.scripts import assets
@@ -118,7 +118,13 @@ class RunPages:
         for page in PAGES:
             if page.needs(report.run):
                 view = page.view(report, self._addresses)
-                html = rendered(page.name, view, report.shared, self._addresses)
+                html = rendered(
+                    page.name,
+                    view,
+                    report.shared,
+                    self._addresses,
+                    description=report.run.verdict.sentence,
+                )
                 yield self.renderer.encode(html)
         for step in report.step_pages:
             yield step.page
@@ -133,6 +139,8 @@ class RunPages:
         report = self.report
         for page in self.pages():
             yield page.path, page.content
+            if page.beside:
+                yield page.beside
         yield from assets(self.options.language).files.values()
         data = canonical_json(report_json(report), indent=True)
         of_run = run_data(report)
@@ -153,7 +161,11 @@ class RunPages:
 
     def frame(self) -> Shell:
         """Return the frame of a one-file report; the form sets its security policy."""
-        return shell("overview", self.report.shared, self._addresses)
+        report = self.report
+        description = report.run.verdict.sentence
+        return shell(
+            "overview", report.shared, self._addresses, description=description
+        )
 
     def nodes(self) -> list[Node]:
         """Return the data elements of a one-file report."""
@@ -231,4 +243,5 @@ def _asset_files(options: BuildOptions) -> dict[str, str]:
     """Return name -> path of the style sheet and the scripts of a folder's pages."""
     shared = assets(options.language).files
     files = {name: path for name, (path, _) in shared.items()}
-    return {**files, "run": RUN_SCRIPT, "texts": TEXTS_SCRIPT}
+    data = {"run": RUN_SCRIPT, "texts": TEXTS_SCRIPT, "tokens": TOKENS_SCRIPT}
+    return {**files, **data}

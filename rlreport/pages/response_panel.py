@@ -12,7 +12,6 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from rlreport.figures.ragged import spans
 from rlreport.pages.page_data import BranchData, ConversationData, GroupData, TurnData
 from rlreport.read.rollouts import Rollout, Turn
 from rlreport.tables import length_column
@@ -36,12 +35,11 @@ _REPEATED = re.compile(r"(.)\1{15}")
 
 
 def conversation_data(rollouts: Sequence[Rollout]) -> ConversationData:
-    """Return turns, spans of unsampled tokens, and errors, of the responses that have any.
+    """Return turns and errors of the responses that have any.
 
-    docs/page-data.md describes ``conversation``, ``given`` and ``errors``, by the response's n.
+    docs/page-data.md describes ``conversation`` and ``errors``, by the response's n.
     """
     turns: dict[str, list[TurnData]] = {}
-    given: dict[str, list[tuple[int, int]]] = {}  # [first, stop) of tokens not sampled
     errors: dict[str, list[str]] = {}
     for rollout in rollouts:
         n = str(rollout.n)
@@ -49,17 +47,9 @@ def conversation_data(rollouts: Sequence[Rollout]) -> ConversationData:
             turns[n] = [_turn(turn) for turn in rollout.conversation]
         if rollout.errors:
             errors[n] = [_short(error) for error in rollout.errors]
-        # All tokens are sampled, or the page does not have this response's tokens.
-        if rollout.sampled is None or not rollout.raw_tokens:
-            continue
-        unsampled = spans(~rollout.sampled).tolist()
-        if unsampled:
-            given[n] = unsampled
     data: ConversationData = {}
     if turns:
         data["conversation"] = turns
-    if given:
-        data["given"] = given
     if errors:
         data["errors"] = errors
     return data

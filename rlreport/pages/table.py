@@ -131,6 +131,9 @@ class Shell:
     # logical name ("style", "vega", "report") -> address relative to the page
     assets: dict[str, str] = field(default_factory=dict)
     csp: str = ""  # value of the Content-Security-Policy meta element
+    # what previews of a link to the page show, see ``described``; "" for nothing
+    description: str = ""
+    guide: str = ""  # address of "How to read this", "" if the report has none
 
 
 def number_cell(

@@ -45,7 +45,8 @@ export async function mountRunList(root, section, address, signal) {
     const isListed = i === null || i >= 0;
     if (!isListed) return;
     const replace = address.get("r") !== null && i !== null;
-    address.set({ r: i === null ? null : rowIds[i], turn: null }, { push: !replace });
+    const r = i === null ? null : rowIds[i];
+    address.set({ r, token: null, turn: null }, { push: !replace });
   };
   const view = new TableView(section, read, {
     href: (i) => addressOf(data, data.values.step[i], data.n[i]),
@@ -56,7 +57,6 @@ export async function mountRunList(root, section, address, signal) {
   const panel = new Panel(/** @type {HTMLElement} */ (root.querySelector("section.response")), {
     data: null,
     rows,
-    packed: "",
     address,
     go: open,
     signal,

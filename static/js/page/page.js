@@ -14,6 +14,7 @@ import { mountStepList } from "../list/step-list.js";
 import { TableView } from "../list/table.js";
 import { keepInUrl } from "../list/table-state.js";
 import { mountToolbar } from "../list/toolbar.js";
+import { mountPromptMap } from "../prompts/map.js";
 import { keepPrompt } from "../response/same-prompt.js";
 import { readJson } from "../shared/dom.js";
 import { written } from "../shared/format.js";
@@ -52,11 +53,12 @@ export function mount(root, address) {
   }
   const { steps, stepList } = mountTables(root, data, page);
   list = stepList;
-  showRun(root, data);
+  mountPicker(root, data);
   const hooks = chartHooks(root, data, { steps, stepList }, signal);
   const charts = mountCharts(root, hooks);
   const numbers = steps ? stepsWithPage(steps.view) : [];
   mountStrips(root, { steps: numbers, open: hooks.openStep, tip: hooks.tip, signal });
+  mountPromptMap(root, { address, tip: hooks.tip, signal });
   if (stepList && data) {
     stepList.rows.listeners.add(charts.update);
     keepPrompt(root, data, address, () => stepList.panel.open);
@@ -147,20 +149,12 @@ function partOf({ n, total }) {
 }
 
 /**
- * Adds parts of a step's page that need data of the whole run: the step picker and findings.
+ * Adds the step picker, which needs data of the whole run, to a step's page.
  * @param {HTMLElement} root
  * @param {RowsData | null} data
  */
-function showRun(root, data) {
+function mountPicker(root, data) {
   const scrubber = /** @type {HTMLElement | null} */ (root.querySelector(".scrubber"));
   const run = scrubber && stepsOfRun();
-  if (!scrubber || !run) return;
-  mountScrubber(scrubber, run, data?.step ?? "");
-  /** @type {NodeListOf<HTMLElement>} */
-  const findings = root.querySelectorAll(".finding");
-  for (const node of findings) {
-    const title = run.findings[node.dataset.finding ?? ""];
-    const place = node.querySelector(".title");
-    if (title && place) place.textContent = title;
-  }
+  if (scrubber && run) mountScrubber(scrubber, run, data?.step ?? "");
 }

@@ -90,7 +90,6 @@ export interface TurnData {
 /** The conversations of responses, each by the response's n. */
 export interface ConversationData {
   conversation?: Record<string, TurnData[]>;
-  given?: Record<string, [number, number][]>;
   errors?: Record<string, string[]>;
 }
 
@@ -172,10 +171,7 @@ export interface RowsData {
   values: Record<string, (number | null)[]>;
   strings: Record<string, (string | null)[]>;
   ranks: Record<string, (number | null)[]>;
-  metrics: MetricData[];
-  nan?: string[];
   prompts?: number[];
-  given?: Record<string, [number, number][]>;
   prefixes?: string[];
   filters?: Record<string, string>;
   advantage?: "logged";
@@ -199,7 +195,7 @@ export interface RunListData {
 /** What pages of steps say about the whole run: `data/run.js`. */
 export interface RunData {
   steps: number[];
-  findings: Record<string, string>;
+  tokens: number[];
   rewards: (number | null)[];
   prompts: Record<string, number[]>;
   href: string;
@@ -215,9 +211,12 @@ export interface PromptTokens {
   ids: number[];
 }
 
-/** The header of a page's token values: `script.tokens-data`. */
+/** The header of a step's token values: `data/tokens/STEP.js`. */
 export interface TokensHeader {
   digits: number;
+  metrics: MetricData[];
+  nan?: string[];
+  given?: Record<string, [number, number][]>;
   n: number[];
   lengths: number[];
   text: string[];
@@ -229,4 +228,20 @@ export interface TokensHeader {
 /** The rows of a chart, as columns: `data` of the specification in `script.spec`. */
 export interface ChartRows {
   columns: Record<string, any[]>;
+}
+
+/** The cells of the map of prompts × steps, row by row: `script.map-data`. */
+export interface PromptMapData {
+  prompts: number[];
+  names: string[];
+  linked: number[];
+  low: number[];
+  high: number[];
+  count: number[];
+  value: (number | null)[];
+  measure: string;
+  training: number;
+  gap: number;
+  row: number;
+  address: string;
 }

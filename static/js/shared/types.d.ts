@@ -10,6 +10,7 @@ export type {
   FilmRuleData as FilmRule,
   FilmStripData as FilmStrip,
   MetricData as Metric,
+  PromptMapData,
   RowsData,
   RunData,
   RunListData,
@@ -32,7 +33,7 @@ export type ListData = Pick<
 >;
 
 /** What the response panel reads: a step's rows, or its texts with figures from the run's list. */
-export type PanelData = Omit<RowsData, "run" | "metrics"> & Partial<Pick<RowsData, "metrics">>;
+export type PanelData = Omit<RowsData, "run">;
 
 /** Colours by the names of their design tokens, padding of charts, places of axes' titles. */
 export interface Look {
@@ -44,4 +45,5 @@ export interface Look {
 declare global {
   var rlreportSteps: RunData | null | undefined;
   var rlreportTexts: Record<string, string> | undefined;
+  var rlreportTokens: Record<string, string> | undefined;
 }
