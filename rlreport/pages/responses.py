@@ -188,7 +188,7 @@ def responses_view(report: RunReport, addresses: Addresses) -> ResponsesView:
         "strings": {key: rows[key] for key in string_keys},
         "texts": {key: rows[key] for key in _TEXTS},
         "address": addresses.any_response("{step}", "{n}"),
-        "prompt": addresses.prompt("{prompt}"),
+        "prompt": addresses.responses_to("{prompt}"),
     }
     filters = list_filters(context)
     if filters:

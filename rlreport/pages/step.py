@@ -433,5 +433,5 @@ def run_data(report: RunReport) -> RunData:
         "rewards": [finite_or_none(value) for value in rewards],
         "prompts": shown_prompts(run.tables.responses, report.shown_rows),
         "href": addresses.any_step("{step}"),
-        "prompt": addresses.prompt("{prompt}"),
+        "prompt": addresses.responses_to("{prompt}"),
     }
