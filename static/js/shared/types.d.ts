@@ -9,6 +9,7 @@ export type {
   FilmRowData as FilmRow,
   FilmRuleData as FilmRule,
   FilmStripData as FilmStrip,
+  PromptsData,
   MetricData as Metric,
   PromptMapData,
   RowsData,
