@@ -40,4 +40,5 @@ export interface Look {
 declare global {
   var rlreportSteps: RunData | null | undefined;
   var rlreportTexts: Record<string, string> | undefined;
+  var rlreportTerms: string | undefined;
 }
