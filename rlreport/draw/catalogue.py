@@ -482,6 +482,7 @@ def _curve_charts(
         if not np.nan_to_num(needed).any():
             return
     column = STEP[entry.curves[0].column]
+    columns = {curve.key or curve.title: STEP[curve.column] for curve in entry.curves}
     title = message(entry.title)
     k = passes_of(run.responses).k if "{k}" in entry.note else 0  # of pass@k
     # Findings that refer to the entry are marked on each of its charts.
@@ -498,7 +499,7 @@ def _curve_charts(
             meaning = message("The band is ± one standard deviation.")
             note = sentences([meaning, note])
         marked = [replace(finding, charts=(name,)) for finding in findings]
-        return curve_chart(
+        chart = curve_chart(
             replace(frame, findings=marked),
             name,
             title,
@@ -506,6 +507,10 @@ def _curve_charts(
             replace(style, axis=axis),
             note=note,
         )
+        if chart is None:
+            return None
+        shown = columns.get(part.curves[0].key, column)
+        return replace(chart, term=shown.term)
 
     # Curves on the scale of the first share its chart, others get a chart each.
     together = Part(message(entry.axis) or column.axis, [])

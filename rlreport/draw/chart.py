@@ -339,6 +339,7 @@ class Chart:
     subject: str = (
         ""  # second name: findings refer to this chart if no chart is named so
     )
+    term: str = ""  # key of the definition of what it shows, "" without one
     # section of the overview page: ``lead`` (on top), ``reward``, ``open``, ``more`` (collapsed)
     place: PageSlot = "open"
     smoothed: bool = (

@@ -13,6 +13,7 @@ from rlreport.check.quantities import reward_parts
 from rlreport.check.run import Run
 from rlreport.check.subjects import CHART_OF_ROLE, IDENTIFIER
 from rlreport.columns import STEP
+from rlreport.definitions import terms_of_roles
 from rlreport.draw.chart import (
     Chart,
     Scale,
@@ -414,6 +415,7 @@ def small_multiples(tables: Tables, frame: Frame) -> Iterator[Chart]:
             )
             if chart is None:
                 continue
+            chart = replace(chart, term=terms_of_roles().get(roles.get(name, ""), ""))
             if rank < MOST_METRICS:
                 yield replace(chart, group=group.heading, subject=subject)
             else:

@@ -36,10 +36,11 @@ class EncodedPage(NamedTuple):
 
 
 class ListedPage(NamedTuple):
-    """A page in the main navigation."""
+    """A page that every page links to."""
 
     name: str
     title: str
+    in_navigation: bool = True  # else at the foot of the page
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -126,6 +126,7 @@ def _run_figure(column: Column, course: Course, *, is_score: bool) -> KeyFigure:
         best if is_score and is_lower and course.top != course.first else None,
         sparkline=sparkline(course.values, course.steps),
         help=column.help,
+        term=column.term,
     )
 
 
@@ -192,6 +193,7 @@ def step_figures(context: PageContext, job: StepJob) -> list[KeyFigure]:
                 number_cell(values[last], figure.kind, message("not in this step")),
                 changes=changes,
                 help=figure.help,
+                term=figure.term,
             )
         )
     return result

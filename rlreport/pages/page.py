@@ -151,7 +151,7 @@ def has_responses(run: JudgedRun) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page about the whole run, in the navigation of every page; ``registry`` lists all.
+    """A page about the whole run, which every page links to; ``registry`` lists all.
 
     Attributes:
         name: also that of its template, ``templates/main/NAME.html``, and in its address:
@@ -160,12 +160,14 @@ class Page:
         view: returns what the template shows as ``view``, a frozen dataclass. Its messages are
             translated afterwards. Addresses are relative to the page.
         needs: whether a run has what the page shows; without it the report lacks the page.
+        in_navigation: whether the main navigation has it, else the foot of each page.
     """
 
     name: str
     title: str
     view: Callable[[RunReport, Addresses], object]
     needs: Callable[[JudgedRun], bool] = always
+    in_navigation: bool = True
 
 
 def rendered(
@@ -232,13 +234,13 @@ def shell(
     if name != "overview":
         of_page = titles[name] if step is None else message("Step {step}", step=step)
         title = message("{page} · {run}", page=of_page, run=context.title)
-    navigation = [
-        (page.name, Link(page.title, addresses.page(page.name)))
-        for page in context.navigation
-    ]
+    places: dict[bool, list[tuple[str, Link]]] = {True: [], False: []}
+    for page in context.navigation:
+        link = Link(page.title, addresses.page(page.name))
+        places[page.in_navigation].append((page.name, link))
     if step is not None:  # the page that the reader is on, after those of every page
         here = Link(message("Step {step}", step=step), addresses.any_step(step))
-        navigation.append((name, here))
+        places[True].append((name, here))
     language = context.options.language
     assets = {
         asset: addresses.root + path for asset, path in context.asset_files.items()
@@ -248,7 +250,8 @@ def shell(
         run=context.title,
         kind=name,
         root=addresses.root,
-        nav=navigation,
+        nav=places[True],
+        foot=places[False],
         assets=assets,
         csp="" if context.one_file else FOLDER_POLICY,
         description=described(description, language),

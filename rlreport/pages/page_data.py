@@ -29,6 +29,7 @@ class ColumnData(TypedDict):
     hidden: bool
     written: NumberKind
     group: str
+    term: str
 
 
 class BadgeData(TypedDict):

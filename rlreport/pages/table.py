@@ -39,6 +39,7 @@ class ColumnView:
     hidden: bool = False  # whether the reader must select the column to see it
     written: NumberKind = "number"  # format of the column's numbers
     group: str = ""  # heading above the column's name in menus, "" for computed figures
+    term: str = ""  # key of its definition, "" without one
 
     def data(self) -> ColumnData:
         """Return the column for scripts; unlike ``asdict`` its keys have types."""
@@ -51,6 +52,7 @@ class ColumnView:
             "hidden": self.hidden,
             "written": self.written,
             "group": self.group,
+            "term": self.term,
         }
 
 
@@ -116,6 +118,7 @@ class KeyFigure:
     changes: list[Change] = field(default_factory=list)
     sparkline: str = ""  # SVG path data in a box 100 × 24
     help: str = ""
+    term: str = ""  # key of its definition, "" without one
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +131,8 @@ class Shell:
     root: str = ""  # address of the report's root relative to this page ("" or "../")
     # key and link of each entry of the main navigation
     nav: list[tuple[str, Link]] = field(default_factory=list)
+    # the same of the links at the foot of the page
+    foot: list[tuple[str, Link]] = field(default_factory=list)
     # logical name ("style", "vega", "report") -> address relative to the page
     assets: dict[str, str] = field(default_factory=dict)
     csp: str = ""  # value of the Content-Security-Policy meta element
@@ -166,6 +171,7 @@ def number_column(column: Column) -> ColumnView:
         help=column.help,
         hidden=column.listed == "hidden",
         written=column.kind,
+        term=column.term,
     )
 
 

@@ -74,7 +74,7 @@ async function scrollToHead(panel, shown, address) {
 }
 
 /**
- * Scrolls to the chart or finding that the URL names.
+ * Scrolls to the chart, finding or definition that the URL names.
  * @param {HTMLElement} root
  * @param {Address} address
  */
@@ -92,11 +92,11 @@ function showNamed(root, address) {
 }
 
 /**
- * Returns the id of the chart or finding that the URL names, null for none.
+ * Returns the id of the chart, finding or definition that the URL names, null for none.
  * @param {Address} address
  */
 function namedIn(address) {
-  for (const kind of ["chart", "finding"]) {
+  for (const kind of ["chart", "finding", "term"]) {
     const name = address.get(kind);
     if (name !== null) return `${kind}=${name}`;
   }

@@ -4,6 +4,7 @@ import { Address } from "../shared/address.js";
 import { mountKeys } from "./keys.js";
 import { stayFresh } from "./live.js";
 import { mount } from "./page.js";
+import { startTerms } from "../shared/terms.js";
 import { mountTheme, startTheme } from "./theme.js";
 
 document.documentElement.classList.add("js");
@@ -15,6 +16,7 @@ function start() {
   if (!root || !tools) return;
   const page = mount(root, new Address());
   mountTheme(tools);
+  startTerms();
   mountKeys(tools, page.bindings);
   document.documentElement.dataset.ready = "true";
   stayFresh();

@@ -3,6 +3,7 @@
 import { Address } from "../shared/address.js";
 import { mountKeys } from "./keys.js";
 import { Router } from "./router.js";
+import { startTerms } from "../shared/terms.js";
 import { mountTheme, startTheme } from "./theme.js";
 
 document.documentElement.classList.add("js");
@@ -13,6 +14,7 @@ async function start() {
   const tools = /** @type {HTMLElement} */ (document.querySelector(".site-tools"));
   const router = new Router(main, new Address());
   mountTheme(tools);
+  startTerms();
   mountKeys(tools, () => router.page?.bindings() ?? []);
   // A link to `#main` would be taken for the address of a view.
   document.querySelector(".skip")?.addEventListener("click", (event) => {

@@ -19,6 +19,7 @@ import { keepPrompt } from "../response/same-prompt.js";
 import { readJson } from "../shared/dom.js";
 import { written } from "../shared/format.js";
 import { stepsOfRun } from "../shared/run.js";
+import { mountTerms } from "../shared/terms.js";
 import { Tip } from "../shared/tip.js";
 import { message } from "../shared/words.js";
 import { bindingsOf } from "./bindings.js";
@@ -63,6 +64,8 @@ export function mount(root, address) {
     stepList.rows.listeners.add(charts.update);
     keepPrompt(root, data, address, () => stepList.panel.open);
   }
+  mountTerms(root);
+  mountTermsOfPanel(root, signal);
   address.onChange(() => follow(root, list, address), signal);
   follow(root, list, address);
   return { bindings: () => bindingsOf(root, list), unmount: () => mounted.abort() };
@@ -125,6 +128,19 @@ function chartHooks(root, data, { steps, stepList }, signal) {
     openResponse: (n) => data && stepList?.open(data.n.indexOf(n)),
     brushed: (ranges) => stepList?.brushed(ranges),
   };
+}
+
+/**
+ * Makes the names in the response panel, which is filled later, open their definitions.
+ * @param {HTMLElement} root
+ * @param {AbortSignal} signal
+ */
+function mountTermsOfPanel(root, signal) {
+  const panel = root.querySelector("section.response");
+  if (!panel) return;
+  const observer = new MutationObserver(() => mountTerms(panel));
+  observer.observe(panel, { childList: true, subtree: true });
+  signal.addEventListener("abort", () => observer.disconnect());
 }
 
 /** Returns the steps that have a page, ascending. @param {TableView} view of the steps */

@@ -13,6 +13,7 @@ export interface ColumnData {
   hidden: boolean;
   written: "number" | "count" | "share";
   group: string;
+  term: string;
 }
 
 /** A finding that cites a response. */
