@@ -7,7 +7,7 @@ data.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
 
@@ -30,10 +30,16 @@ class Column:
     )
     # in the response list: shown, hidden until the reader selects the column, or never ("")
     listed: Literal["", "shown", "hidden"] = ""
+    table: str = ""  # the table that it is a column of
 
     def __post_init__(self) -> None:
         for name in ("label", "unit", "help"):
             object.__setattr__(self, name, message(getattr(self, name)))
+
+    @property
+    def term(self) -> str:
+        """Key of its definition; columns of other tables may have the name of one of steps."""
+        return self.name if self.table == "steps" else f"{self.table}.{self.name}"
 
     @property
     def axis(self) -> str:
@@ -50,6 +56,11 @@ class Column:
         if not self.unit:
             return self.label
         return message("{label} ({unit})", label=self.label, unit=self.unit)
+
+
+def columns_of(table: str, *columns: Column) -> tuple[Column, ...]:
+    """Return the columns of a table."""
+    return tuple(replace(column, table=table) for column in columns)
 
 
 _count = partial(Column, kind="count")
@@ -69,7 +80,8 @@ def _inner(name: str, unit: str, help: str, dtype: str = "float64") -> Column:
 
 # The response table: one row per response, sorted by (step, validation, file, offset, sub). The
 # response list shows columns in this order
-RESPONSE_COLUMNS = (
+RESPONSE_COLUMNS = columns_of(
+    "responses",
     _whole("step", "Step", "", "training step"),
     _whole("n", "#", "", "position in the step, in log order; (step, n) identifies a response"),
     _inner("file", "", "index into the files read", "int32"),
@@ -175,7 +187,8 @@ RESPONSE_COLUMNS = (
 # The table of steps, exported as ``data/steps.csv``: one row per step, ascending. Columns
 # ``validation_…`` summarise the validation responses of a step, all others its training responses.
 # The export also has the columns that contain no data
-STEP_COLUMNS = (
+STEP_COLUMNS = columns_of(
+    "steps",
     _whole("step", "Step", "", "training step"),
     _whole("responses", "Responses", "", "responses logged"),
     _whole("prompts", "Prompts", "", "distinct prompts"),
@@ -264,7 +277,8 @@ STEP_COLUMNS = (
 )  # fmt: skip
 
 # The table of prompts, exported as ``data/prompts.csv``: one row per distinct prompt
-PROMPT_COLUMNS = (
+PROMPT_COLUMNS = columns_of(
+    "prompts",
     _inner("prompt_id", "", "index of the prompt, by first appearance", "int64"),
     Column("prompt", "Prompt", "", "cleaned prompt text, cut to 400 characters", "object"),
     _inner("validation", "", "1: its responses are of validation", "int64"),
@@ -275,6 +289,11 @@ PROMPT_COLUMNS = (
     Column("reward_first", "First reward", "", "mean in its first step"),
     Column("reward_last", "Last reward", "", "mean in its last step"),
     Column("reward_gain", "Gain", "", "last reward − first reward; unknown if seen in one step"),
+    Column("early", "Early", "", "mean over the first third of its steps: the share that is right if "
+           "that is known, else the reward"),
+    Column("late", "Late", "", "the same over the last third"),
+    _inner("course", "", "1 improved, 2 regressed, 3 never solved, 4 always solved, 5 no clear "
+           "change, 0 seen at one step only", "int64"),
     Column("reward_mean", "Reward", "", "mean over its responses"),
     Column("reward_min", "Worst", "", "smallest reward"),
     Column("reward_max", "Best", "", "largest reward"),
@@ -292,7 +311,8 @@ PROMPT_COLUMNS = (
 )  # fmt: skip
 
 # The table of tokens, exported as ``data/tokens.csv``: one row per distinct token string
-TOKEN_COLUMNS = (
+TOKEN_COLUMNS = columns_of(
+    "tokens",
     Column("token", "Token", "", "token string as readable text", "object"),
     Column("raw", "Raw", "", "token string as logged", "object"),
     _whole("count", "Count", "", "occurrences"),
@@ -314,7 +334,8 @@ TOKEN_COLUMNS = (
 )  # fmt: skip
 
 # Numbers shown for each token of a response, in the order of the token view's menu
-TOKEN_FIGURES = (
+TOKEN_FIGURES = columns_of(
+    "token",
     Column("log_ratio", "Log-ratio", "nats", "k1: logp − ref_logp", signed=True),
     Column("kl", "KL, k3", "nats", "exp(−r) − 1 + r, r the log-ratio"),
     Column(
