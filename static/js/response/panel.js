@@ -5,6 +5,7 @@
 import { copies } from "../shared/copy.js";
 import { menu } from "../shared/menu.js";
 import { el } from "../shared/dom.js";
+import { linkText } from "../shared/link.js";
 import { written } from "../shared/format.js";
 import { keepsTokens, tokensFile, tokensOfStep } from "../shared/step-tokens.js";
 import { stats } from "./stats.js";
@@ -264,6 +265,11 @@ export class Panel {
     if (next >= 0 && next < order.length) this.go(order[next]);
   }
 
+  /** Place of the open response in the log, "" for none. */
+  get where() {
+    return this.data?.where[this.at] ?? "";
+  }
+
   /** Goes to the next branch of the open response's rollout. */
   nextBranch() {
     const { data, at } = this;
@@ -392,7 +398,7 @@ function copyMenu(response, where) {
   const { node } = menu(message("Copy"), (sheet) =>
     sheet.replaceChildren(
       copyButton(message("Response"), response),
-      copyButton(message("Link"), () => location.href),
+      copyButton(message("Link"), () => linkText(where)),
       copyButton(message("Log location"), () => where),
     ),
   );
