@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rlreport.pages import data, flips, grader, overview, prompts, responses, tokens
+from rlreport.pages import data, flips, grader, overview, prompts, responses, texts
 
 # In the order of the navigation
 PAGES = (
@@ -11,6 +11,6 @@ PAGES = (
     prompts.PAGE,
     grader.PAGE,
     flips.PAGE,
-    tokens.PAGE,
+    texts.PAGE,
     data.PAGE,
 )
