@@ -38,7 +38,7 @@ from rlreport.pages.table import (
     attribute_columns,
     table,
 )
-from rlreport.pages.tokens import sampling_note
+from rlreport.pages.texts import sampling_note
 from rlreport.summarise.steps import passes_of
 from rlreport.system.in_memory import is_in_memory
 from rlreport.tables import LogFile, MetricsFile, Note, Rescoring, Tables
