@@ -11,6 +11,11 @@ from typing import Any, Literal, NotRequired, TypeAlias, TypedDict
 import numpy as np
 from numpy.typing import NDArray
 
+# Drawn in Python and by scripts, from the same data
+from rlreport.draw.film_strip import FilmCurveData as FilmCurveData
+from rlreport.draw.film_strip import FilmRuleData as FilmRuleData
+from rlreport.draw.film_strip import FilmStripData as FilmStripData
+from rlreport.draw.film_text import FilmRowData as FilmRowData
 from rlreport.text.numbers import NumberKind
 
 # In JSON, NaN is null.

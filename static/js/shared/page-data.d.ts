@@ -3,6 +3,46 @@
  * change rlreport/pages/page_data.py, not this file.
  */
 
+/** The rewards above a film strip. */
+export interface FilmCurveData {
+  low: number;
+  high: number;
+  means: [number, number][];
+  dots: [number, number][];
+  words: string;
+}
+
+/** A vertical rule through the rewards above a film strip. */
+export interface FilmRuleData {
+  step: number;
+  words: string;
+  colour: string;
+  dashed: boolean;
+}
+
+/** A film strip, drawn by `rlreport/draw/film_strip.py` and `prompts/film-strip.js`. */
+export interface FilmStripData {
+  title: string;
+  caption: string;
+  ends: [string, string] | null;
+  curve: FilmCurveData | null;
+  rules: FilmRuleData[];
+  rows: FilmRowData[];
+}
+
+/** An answer of a film strip. */
+export interface FilmRowData {
+  head: string;
+  about: string[];
+  above: string;
+  pieces: string[][];
+  bins: number[][];
+  cited: [number, number] | null;
+  step: number;
+  reward: number | null;
+  href: string | null;
+}
+
 /** A column of a list. */
 export interface ColumnData {
   key: string;

@@ -5,6 +5,10 @@ import type { ColumnData, RowsData, RunData } from "./page-data.d.ts";
 export type {
   BadgeData as Badge,
   ColumnData,
+  FilmCurveData as FilmCurve,
+  FilmRowData as FilmRow,
+  FilmRuleData as FilmRule,
+  FilmStripData as FilmStrip,
   MetricData as Metric,
   PromptMapData,
   RowsData,
