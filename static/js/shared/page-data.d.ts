@@ -53,6 +53,12 @@ export interface ConversationData {
   errors?: Record<string, string[]>;
 }
 
+/** How responses were graded, each by the response's n. */
+export interface GradingData {
+  judged?: Record<string, [string, string][]>;
+  answers?: Record<string, [string, number | null]>;
+}
+
 /** The groups of a step's responses. */
 export interface GroupData {
   groups?: number[][];
@@ -85,6 +91,8 @@ export interface PanelData {
   highlights: string[];
   conversation?: Record<string, TurnData[]>;
   errors?: Record<string, string[]>;
+  judged?: Record<string, [string, string][]>;
+  answers?: Record<string, [string, number | null]>;
   groups?: number[][];
   siblings?: Record<string, (number | null)[]>;
   right?: (number | null)[];
@@ -103,6 +111,8 @@ export interface StepTextsData {
   highlights: string[];
   conversation?: Record<string, TurnData[]>;
   errors?: Record<string, string[]>;
+  judged?: Record<string, [string, string][]>;
+  answers?: Record<string, [string, number | null]>;
   groups?: number[][];
   siblings?: Record<string, (number | null)[]>;
   right?: (number | null)[];
@@ -122,6 +132,8 @@ export interface RowsData {
   highlights: string[];
   conversation?: Record<string, TurnData[]>;
   errors?: Record<string, string[]>;
+  judged?: Record<string, [string, string][]>;
+  answers?: Record<string, [string, number | null]>;
   groups?: number[][];
   siblings?: Record<string, (number | null)[]>;
   right?: (number | null)[];
