@@ -79,6 +79,13 @@ class ConversationData(TypedDict):
     errors: NotRequired[dict[str, list[str]]]
 
 
+class GradingData(TypedDict):
+    """How responses were graded, each by the response's n."""
+
+    judged: NotRequired[dict[str, list[tuple[str, str]]]]
+    answers: NotRequired[dict[str, tuple[str, int | None]]]
+
+
 class GroupData(TypedDict):
     """The groups of a step's responses."""
 
@@ -115,6 +122,8 @@ class PanelData(TypedDict):
     highlights: list[str]
     conversation: NotRequired[dict[str, list[TurnData]]]
     errors: NotRequired[dict[str, list[str]]]
+    judged: NotRequired[dict[str, list[tuple[str, str]]]]
+    answers: NotRequired[dict[str, tuple[str, int | None]]]
     groups: NotRequired[list[list[int]]]
     siblings: NotRequired[dict[str, list[float | None]]]
     right: NotRequired[list[int | None]]

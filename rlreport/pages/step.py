@@ -36,7 +36,12 @@ from rlreport.pages.listed import (
 from rlreport.pages.page import Addresses
 from rlreport.pages.page_data import BadgeData, RowsData, RunData, StepTextsData
 from rlreport.pages.plan import shown_prompts
-from rlreport.pages.response_panel import branch_data, conversation_data, group_data
+from rlreport.pages.response_panel import (
+    branch_data,
+    conversation_data,
+    grading_data,
+    group_data,
+)
 from rlreport.pages.table import (
     Cell,
     Columns,
@@ -312,6 +317,7 @@ def rows_data(job: StepJob, rows: StepRows, context: PageContext) -> RowsData:
     }
     parts = (
         conversation_data(rollouts),
+        grading_data(rollouts),
         group_data(job.columns, rows.places),
         branch_data(job.columns, rows.places),
     )

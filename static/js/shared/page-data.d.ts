@@ -94,6 +94,12 @@ export interface ConversationData {
   errors?: Record<string, string[]>;
 }
 
+/** How responses were graded, each by the response's n. */
+export interface GradingData {
+  judged?: Record<string, [string, string][]>;
+  answers?: Record<string, [string, number | null]>;
+}
+
 /** The groups of a step's responses. */
 export interface GroupData {
   groups?: number[][];
@@ -126,6 +132,8 @@ export interface PanelData {
   highlights: string[];
   conversation?: Record<string, TurnData[]>;
   errors?: Record<string, string[]>;
+  judged?: Record<string, [string, string][]>;
+  answers?: Record<string, [string, number | null]>;
   groups?: number[][];
   siblings?: Record<string, (number | null)[]>;
   right?: (number | null)[];
@@ -144,6 +152,8 @@ export interface StepTextsData {
   highlights: string[];
   conversation?: Record<string, TurnData[]>;
   errors?: Record<string, string[]>;
+  judged?: Record<string, [string, string][]>;
+  answers?: Record<string, [string, number | null]>;
   groups?: number[][];
   siblings?: Record<string, (number | null)[]>;
   right?: (number | null)[];
@@ -163,6 +173,8 @@ export interface RowsData {
   highlights: string[];
   conversation?: Record<string, TurnData[]>;
   errors?: Record<string, string[]>;
+  judged?: Record<string, [string, string][]>;
+  answers?: Record<string, [string, number | null]>;
   groups?: number[][];
   siblings?: Record<string, (number | null)[]>;
   right?: (number | null)[];
