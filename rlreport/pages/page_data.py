@@ -11,6 +11,7 @@ from typing import Any, Literal, NotRequired, TypeAlias, TypedDict
 import numpy as np
 from numpy.typing import NDArray
 
+from rlreport.columns import BadEnd
 from rlreport.text.numbers import NumberKind
 
 # In JSON, NaN is null.
@@ -29,6 +30,19 @@ class ColumnData(TypedDict):
     hidden: bool
     written: NumberKind
     group: str
+    bad_end: BadEnd
+    width: str
+
+
+class PresetData(TypedDict):
+    """A filter and a sort of a list, which one button applies."""
+
+    key: str
+    label: str
+    help: str
+    sort: str
+    ranges: NotRequired[dict[str, tuple[float | None, float | None]]]
+    words: NotRequired[dict[str, str]]
 
 
 class BadgeData(TypedDict):
@@ -134,8 +148,9 @@ class RowsData(PanelData):
     nan: NotRequired[list[str]]
     prompts: NotRequired[NDArray[np.int64]]
     given: NotRequired[dict[str, list[tuple[int, int]]]]
-    prefixes: NotRequired[tuple[str, ...]]
+    prefixes: NotRequired[dict[str, tuple[str, ...]]]
     filters: NotRequired[dict[str, str]]
+    presets: NotRequired[list[PresetData]]
     advantage: NotRequired[Literal["logged"]]
     titles: NotRequired[TitlesData]
 
@@ -151,6 +166,7 @@ class RunListData(TypedDict):
     strings: dict[str, Texts]
     texts: dict[str, Texts]
     filters: NotRequired[dict[str, str]]
+    presets: NotRequired[list[PresetData]]
     address: str
     prompt: str
 
@@ -164,6 +180,7 @@ class RunData(TypedDict):
     prompts: dict[str, list[int]]
     href: str
     prompt: str
+    overpaid: NotRequired[tuple[int, int | None]]
     live: NotRequired[int]
     built: NotRequired[str]
 

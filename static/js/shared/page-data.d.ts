@@ -13,6 +13,18 @@ export interface ColumnData {
   hidden: boolean;
   written: "number" | "count" | "share";
   group: string;
+  bad_end: "" | "low" | "high";
+  width: string;
+}
+
+/** A filter and a sort of a list, which one button applies. */
+export interface PresetData {
+  key: string;
+  label: string;
+  help: string;
+  sort: string;
+  ranges?: Record<string, [number | null, number | null]>;
+  words?: Record<string, string>;
 }
 
 /** A finding that cites a response. */
@@ -136,8 +148,9 @@ export interface RowsData {
   nan?: string[];
   prompts?: number[];
   given?: Record<string, [number, number][]>;
-  prefixes?: string[];
+  prefixes?: Record<string, string[]>;
   filters?: Record<string, string>;
+  presets?: PresetData[];
   advantage?: "logged";
   titles?: TitlesData;
 }
@@ -152,6 +165,7 @@ export interface RunListData {
   strings: Record<string, (string | null)[]>;
   texts: Record<string, (string | null)[]>;
   filters?: Record<string, string>;
+  presets?: PresetData[];
   address: string;
   prompt: string;
 }
@@ -164,6 +178,7 @@ export interface RunData {
   prompts: Record<string, number[]>;
   href: string;
   prompt: string;
+  overpaid?: [number, number | null];
   live?: number;
   built?: string;
 }
