@@ -9,10 +9,34 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from rlreport.text.messages import message
 from rlreport.text.numbers import NumberKind
+
+# The end of a column at which problems are: lists are first sorted by it ("" if neither is one)
+BadEnd: TypeAlias = Literal["", "low", "high"]
+
+# Names of the columns whose low, and whose high values are bad, in any table
+_LOW_IS_BAD = frozenset(
+    """
+    reward reward_gap valid_reward valid_reward_gap distinct_2 finished
+    reward_mean reward_min reward_max reward_gap_mean valid_reward_mean win_rate eos_rate
+    group_best_mean pass_at_1 pass_at_k kept_reward_mean all_reward_mean validation_reward_mean
+    explained_variance reward_first reward_last reward_gain
+    """.split()
+)
+_HIGH_IS_BAD = frozenset(
+    """
+    kl_k1 log_ratio_mean kl_k3 kl_k3_mean kl_max response_tokens response_chars
+    tool_errors unparsed_calls late_calls markup_turns empty_results unclosed_thinking void_turns
+    at_turn_limit seconds lag mismatch_ratio
+    kl_k1_mean response_tokens_mean response_chars_mean lose_rate duplicate_rate loop_rate
+    zero_variance_groups dropped_share mismatch_k3 mismatch_prob ratio_outside tool_error_share
+    unparsed_call_share late_call_share markup_turns_share empty_result_share seconds_mean
+    lag_mean lag_max failed_rollouts nan_values losing_streak
+    """.split()
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +64,12 @@ class Column:
     def term(self) -> str:
         """Key of its definition; columns of other tables may have the name of one of steps."""
         return self.name if self.table == "steps" else f"{self.table}.{self.name}"
+
+    @property
+    def bad_end(self) -> BadEnd:
+        if self.name in _LOW_IS_BAD:
+            return "low"
+        return "high" if self.name in _HIGH_IS_BAD else ""
 
     @property
     def axis(self) -> str:

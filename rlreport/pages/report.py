@@ -7,6 +7,7 @@ from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+import numpy as np
 import xxhash
 
 from rlreport.comparison.data_file import METRICS_FILE
@@ -30,9 +31,11 @@ from rlreport.pages.html import (
     script_json,
 )
 from rlreport.pages.listed import (
+    ERRORS,
     TEXT_COLUMNS,
     TILES,
     columns_with_data,
+    error_counts,
     extra_key,
     number_columns,
     prompt_prefixes,
@@ -210,6 +213,8 @@ def page_context(run: JudgedRun, *, one_file: bool) -> PageContext:
     # If responses have groups in the first step, they have groups in all.
     if judged.steps["groups"].iloc[0] > 0:
         columns += GROUP_COLUMNS
+    if np.nansum(error_counts(tables.responses)) > 0:
+        columns.append(ERRORS)
     strings = string_columns(tables)
     return PageContext(
         title=run.title,

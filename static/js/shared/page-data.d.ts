@@ -54,6 +54,18 @@ export interface ColumnData {
   written: "number" | "count" | "share";
   group: string;
   term: string;
+  bad_end: "" | "low" | "high";
+  width: string;
+}
+
+/** A filter and a sort of a list, which one button applies. */
+export interface PresetData {
+  key: string;
+  label: string;
+  help: string;
+  sort: string;
+  ranges?: Record<string, [number | null, number | null]>;
+  words?: Record<string, string>;
 }
 
 /** A finding that cites a response. */
@@ -185,8 +197,9 @@ export interface RowsData {
   strings: Record<string, (string | null)[]>;
   ranks: Record<string, (number | null)[]>;
   prompts?: number[];
-  prefixes?: string[];
+  prefixes?: Record<string, string[]>;
   filters?: Record<string, string>;
+  presets?: PresetData[];
   advantage?: "logged";
   titles?: TitlesData;
 }
@@ -201,6 +214,7 @@ export interface RunListData {
   strings: Record<string, (string | null)[]>;
   texts: Record<string, (string | null)[]>;
   filters?: Record<string, string>;
+  presets?: PresetData[];
   address: string;
   prompt: string;
 }
@@ -213,6 +227,7 @@ export interface RunData {
   prompts: Record<string, number[]>;
   href: string;
   prompt: string;
+  overpaid?: [number, number | null];
   live?: number;
   built?: string;
 }
