@@ -24,6 +24,7 @@ from rlreport.draw.curves import (
 )
 from rlreport.draw.events import DrawnEvent, events_to_draw
 from rlreport.draw.frame import Focus, Frame
+from rlreport.draw.group_chart import group_charts
 from rlreport.draw.run_charts import (
     distribution_charts,
     ending_charts,
@@ -48,6 +49,7 @@ USUAL = (
     "length",
     "length_environments",
     "surprisal",
+    "groups",
     "tool_errors",
 )
 # Width of a chart, as a key of ``theme.WIDTH``, by its place on the page
@@ -217,12 +219,7 @@ OVERVIEW: tuple[CurveChart | ChartMaker, ...] = (
         Curve("value_mean", "value", "value_std"),
         Curve("return_mean", "return", style=(LIGHT["healthy"], DOTTED)),
     ),
-    _chart(
-        "groups",
-        "Groups without variance",
-        Curve("zero_variance_groups", "no variance", key="zero"),
-        note="Every response of such a group has the same reward, so it gives no learning signal.",
-    ),
+    group_charts,
     _chart(
         "pass_at_k",
         "pass@1 and pass@k",
