@@ -35,6 +35,8 @@ from rlreport.draw.run_charts import (
     tool_charts,
 )
 from rlreport.draw.theme import BOLD, DASHED, DOTTED, LIGHT, SOLID, THIN, Style
+from rlreport.draw.time_charts import NAMES as TIME_CHARTS
+from rlreport.draw.time_charts import time_charts
 from rlreport.summarise.steps import passes_of
 from rlreport.tables import Tables
 from rlreport.text.messages import message, sentences
@@ -57,6 +59,7 @@ SIZES: dict[PageSlot, str] = {
     "lead": "wide",
     "reward": "wide",
     "open": "half",
+    "time": "half",
     "more": "third",
 }
 
@@ -324,6 +327,7 @@ OVERVIEW: tuple[CurveChart | ChartMaker, ...] = (
         Curve("filtered_rollouts", "filtered out"),
         needs="filtered_rollouts",
     ),
+    time_charts,
     small_multiples,
 )
 
@@ -415,6 +419,9 @@ def arranged(
     for name in USUAL:
         if name in chart_of:
             places.setdefault(chart_of[name].name, "open")
+    for name in TIME_CHARTS:
+        if name in chart_of:
+            places[chart_of[name].name] = "time"
     if "reward" in places:
         places["reward"] = "reward"
     leading = _leading_chart(serious, chart_of, lead)

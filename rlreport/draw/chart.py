@@ -287,7 +287,7 @@ def _json_values(column: Floats | Sequence[Any]) -> Sequence[Any]:
 
 
 Rows = Sequence[Mapping[str, Any]]
-PageSlot = Literal["lead", "reward", "open", "more"]
+PageSlot = Literal["lead", "reward", "open", "time", "more"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,7 +311,7 @@ class Chart:
     subject: str = (
         ""  # second name: findings refer to this chart if no chart is named so
     )
-    # section of the overview page: ``lead`` (on top), ``reward``, ``open``, ``more`` (collapsed)
+    # section of the overview: ``lead`` (on top), ``reward``, ``open``, ``time``, ``more`` (folded)
     place: PageSlot = "open"
     smoothed: bool = (
         False  # whether curves are smoothed, with the logged values behind them

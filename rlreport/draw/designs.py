@@ -137,8 +137,8 @@ def stacked() -> Spec:
     """Return the design of areas over the steps that lie on each other.
 
     Data: ``step``, ``series``, ``low`` and ``high`` (edges of the area), ``value`` (its middle) and
-    ``amount``. Layers with their own data: ``marked``, ``marked_bar``, ``event`` and
-    ``event_label`` as of ``curves``, ``label`` (``step``, ``series``, ``y``, ``label``).
+    ``amount``. Layers with their own data: ``marked`` and ``marked_bar`` as of ``curves``, and
+    ``label`` (``step``, ``series``, ``y``, ``label``).
     """
     color = _by_series(alt.Color)
     label = {
@@ -173,9 +173,7 @@ def stacked() -> Spec:
     return _design(
         area,
         *_mark_layers(),
-        _data_layer("event", "rule", EVENT, x="step:Q"),
         _data_layer("label", "text", label, x="step:Q", y="y:Q", text="label:N"),
-        _data_layer("event_label", "text", EVENT_LABEL, x="step:Q", text="event:N"),
         # The tooltip needs one row per step with the amounts of all series in columns.
         pointer.transform_calculate(named="datum.series + '_amount'")
         .transform_pivot("named", value="amount", groupby=["step"])

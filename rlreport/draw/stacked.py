@@ -32,7 +32,7 @@ from rlreport.draw.frame import Frame
 from rlreport.draw.theme import INTERACTION, VALUE_FORMAT, Spec
 from rlreport.figures.ragged import Floats
 from rlreport.text.messages import message, sentences
-from rlreport.text.numbers import written
+from rlreport.text.numbers import NumberKind, written
 
 _LABELS = 110  # pixels right of the plot, for the names of areas
 _LEAST_LABELLED = (
@@ -174,15 +174,10 @@ def _labels(thin: ThinnedCurves, y: Axis) -> list[dict[str, Any]]:
         low = np.asarray(curve.low)
         high = np.asarray(curve.high)
         last = int(np.flatnonzero(np.isfinite(low))[-1])
-        if high[last] - low[last] >= _LEAST_LABELLED * (y.high - y.low):
-            places.append((curve, float(low[last] + high[last]) / 2 / per_pixel))
-    if not places:
-        return []
-    heights = np.array([place for _, place in places])
+        places.append(float(low[last] + high[last]) / 2 / per_pixel)
+    heights = spread_out(np.array(places), height).tolist()
     rows = []
-    for (curve, _), place in zip(
-        places, spread_out(heights, height).tolist(), strict=True
-    ):
+    for curve, place in zip(thin.curves, heights, strict=True):
         rows.append(
             {
                 "step": float(thin.steps[-1]),
@@ -211,7 +206,7 @@ def _in_words(curve: DrawnCurve, steps: Floats, *, percent: bool) -> str:
     """Return the first and the last amount of an area as a sentence."""
     amounts = np.asarray(curve.high) - np.asarray(curve.low)
     known = np.flatnonzero(np.isfinite(amounts))
-    kind = "share" if percent else "number"
+    kind: NumberKind = "share" if percent else "number"
     ends = [
         message(
             "{value} at step {step:count}",
