@@ -28,6 +28,7 @@ from rlreport.pages.charts import page_charts
 from rlreport.pages.context import DataFiles, JudgedRun, PageContext, RunReport
 from rlreport.pages.html import canonical_json
 from rlreport.pages.page import PROMPTS, Addresses, Page
+from rlreport.pages.prompt_map_view import courses_json
 from rlreport.pages.redact import USUAL_SPLITS
 from rlreport.pages.table import (
     Cell,
@@ -366,6 +367,7 @@ def report_json(report: RunReport) -> dict[str, Any]:
         **verdict,
         **_rescoring_json(tables.rescoring),
         "times": tables.times.as_json(),
+        "prompts": courses_json(tables),
         "files": [_file_json(file) for file in tables.files],
         "metrics_files": [asdict(file) for file in tables.metrics_files],
         **_metric_roles(tables),

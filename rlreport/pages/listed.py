@@ -62,6 +62,7 @@ RUN_TILES = (
     TILES[0],
     "validation_reward_mean",
     *(n for n in TILES[1:] if "chars" not in n),
+    "zero_variance_groups",
 )
 
 
