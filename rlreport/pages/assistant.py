@@ -68,9 +68,7 @@ def assistant_text(view: OverviewView, title: str, language: Language) -> str:
     return text
 
 
-def _marked(
-    view: OverviewView, title: str, language: Language, detail: Detail
-) -> str:
+def _marked(view: OverviewView, title: str, language: Language, detail: Detail) -> str:
     """Return the text with a marker that nothing else in it contains."""
     content = _rendered(view, title, language, detail, marker="")
     for number in count():
@@ -111,4 +109,4 @@ def _card(card: Mapping[str, str] | None, most: int) -> CardLines | None:
 
 def one_line(text: str, longest: int) -> str:
     """Return a text as one line without control characters, cut to ``longest`` characters."""
-    return shortened(" ".join(printable(str(text)).split()), longest)
+    return shortened(printable(" ".join(str(text).split())), longest)

@@ -165,9 +165,7 @@ def _render(job: StepJob, context: PageContext, encode: Encode) -> StepPage:
     rows = step_rows(job, rollouts, context)
     addresses = Addresses(frozenset(job.linked), root="../", one_file=context.one_file)
     view = step_view(job, rows, context, addresses)
-    html = rendered(
-        "step", view, context, addresses, step, description=view.in_words
-    )
+    html = rendered("step", view, context, addresses, step, description=view.in_words)
     page = encode(html)
     listed = listed_rows(job, rollouts, rows.values, context)
     return StepPage(job.plan, page, listed, view.texts)
