@@ -262,5 +262,5 @@ def shell(
 
 def described(text: str, language: Language) -> str:
     """Return a text as the description of a page: one line of MOST_DESCRIBED characters."""
-    line = " ".join(printable(language.of(text)).split())
-    return shortened(line, MOST_DESCRIBED)
+    line = " ".join(language.of(text).split())
+    return shortened(printable(line), MOST_DESCRIBED)

@@ -128,8 +128,10 @@ function addressIn(said) {
   const state = fragment.replace(TRAILING, "");
   if (state && !/^\/|^[\w.-]+=/.test(state)) return null;
   const before = said.slice(0, at);
+  const hasFile = /\.html?$/i.test(before);
+  if (!hasFile && !state) return null;
   const place = placeAt(before, `#${state}`);
-  return /\.html?$/i.test(before) || state.startsWith("/") ? place : { ...place, page: null };
+  return hasFile || state.startsWith("/") ? place : { ...place, page: null };
 }
 
 /** Returns the page that a file of a folder has. @param {string} path */
