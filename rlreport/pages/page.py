@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 from types import SimpleNamespace
 from typing import Any, TypeAlias
+from urllib.parse import quote as percent_encoded
 
 from rlreport.pages.context import EncodedPage, JudgedRun, PageContext, RunReport
 from rlreport.pages.html import environment
@@ -14,6 +15,8 @@ from rlreport.text.messages import message
 
 # Path of the exported table of prompts, below the report's root
 PROMPTS = "data/prompts.csv"
+# Maximum number of characters of a quote in an address
+MOST_QUOTED = 200
 # Content-Security-Policy of pages in a folder, which may only run the report's scripts
 FOLDER_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; "
@@ -47,10 +50,12 @@ class Addresses:
         *,
         token: int | None = None,
         turn: int | str | None = None,
+        quote: str | None = None,
     ) -> str | None:
         """Return the address of a response, or of its token or turn; None without a step page.
 
-        ``token`` and ``turn`` are indices; the turn "error" is the first with an error.
+        ``token`` and ``turn`` are indices; the turn "error" is the first with an error. A
+        ``quote`` is marked, a long one at its beginning.
         """
         if step not in self.steps:
             return None
@@ -59,6 +64,8 @@ class Addresses:
             address += f"&token={token}"
         if turn is not None:
             address += f"&turn={turn}"
+        if quote is not None:
+            address += f"&quote={percent_encoded(quote[:MOST_QUOTED], safe='')}"
         return address
 
     def prompt(self, prompt_id: int | str) -> str:

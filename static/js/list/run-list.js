@@ -45,7 +45,7 @@ export async function mountRunList(root, section, address, signal) {
     const isListed = i === null || i >= 0;
     if (!isListed) return;
     const replace = address.get("r") !== null && i !== null;
-    address.set({ r: i === null ? null : rowIds[i], turn: null }, { push: !replace });
+    address.set({ r: i === null ? null : rowIds[i], turn: null, quote: null }, { push: !replace });
   };
   const view = new TableView(section, read, {
     href: (i) => addressOf(data, data.values.step[i], data.n[i]),

@@ -108,6 +108,15 @@ export class Panel {
     if (focused) this.focusAgain(focused);
     this.goToTurn();
     await this.showTokens(located, holder);
+    this.goToQuote(texts.cite);
+  }
+
+  /** Marks the quote that the URL has. @param {() => boolean} inText marks it in the texts */
+  goToQuote(inText) {
+    const quote = this.address.get("quote");
+    if (!quote) return;
+    this.tokens?.cite(quote);
+    if (!inText()) this.conversation?.cite(quote);
   }
 
   /** Returns the element of the panel that has the focus, null if it is elsewhere. */
@@ -153,7 +162,12 @@ export class Panel {
         ground_truth: shortTruth === null ? truth : null,
       },
       data.turns[n] ?? [],
-      { query: this.rows.query, highlights: data.highlights, titles: data.titles },
+      {
+        query: this.rows.query,
+        quote: this.address.get("quote") ?? "",
+        highlights: data.highlights,
+        titles: data.titles,
+      },
     );
     const holder = el("section", { class: "token-view", "aria-label": message("Tokens") });
     const { line, rest } = stats(data, at, shortTruth);
