@@ -201,7 +201,7 @@ def holds_quote(text: str, quote: str) -> bool:
 
 
 def _plain(text: str) -> str:
-    return _BLANKS.sub(" ", printable(text))
+    return printable(_BLANKS.sub(" ", text))
 
 
 def broken_quotes(quotes: Quotes) -> list[Note]:
