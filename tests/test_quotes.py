@@ -275,6 +275,9 @@ def test_a_link_marks_the_quote_in_its_response_and_scrolls_to_it(
             == "is \\boxed{4}, as *shown* above."
         )
         # Another response has no mark.
-        tab.keyboard.press("j")
+        next_or_previous = tab.locator(".response-head button:enabled", has_text="←")
+        next_or_previous.or_(
+            tab.locator(".response-head button:enabled", has_text="→")
+        ).first.click()
         until(tab, "!location.hash.includes('quote')")
         assert tab.locator(".t.cited").count() == 0
