@@ -151,7 +151,7 @@ def test_steps_too_large_for_floats_draw_and_no_table_has_no_chart():
     nothing = tables_of(noise(1, 1).iloc[:0])
     assert overview_charts(nothing) == []
     no_shares = pd.DataFrame(columns=["step", "ngram", "share"])
-    assert text_charts(no_shares) == []
+    assert text_charts(no_shares, {}) == []
 
 
 def test_charts_of_large_steps_stay_small_and_a_picture_is_as_wide_as_asked():

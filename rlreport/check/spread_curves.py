@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from rlreport.check.curve import Curve
+from rlreport.check.finding import Onset
 from rlreport.check.limits import meets
-from rlreport.check.run import Onset, event_onset, onset_of
+from rlreport.check.run import event_onset, onset_of
 from rlreport.check.series import Series
 from rlreport.check.spreading import SpreadingTexts
 

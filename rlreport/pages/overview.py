@@ -129,7 +129,10 @@ PAGE = Page("overview", message("Overview"), overview_view)
 def overview_in_short(report: RunReport) -> OverviewView:
     """Return the overview for mail and Markdown: no chart is drawn, and nothing is linked."""
     charts = page_charts(report).overview
-    notes = render_notes(report.run.author_notes).html
+    run = report.run
+    notes = render_notes(
+        run.author_notes, quotes=run.quotes, language=run.options.language
+    ).html
     return _overview(report, Addresses(), charts, notes)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 from types import SimpleNamespace
 from typing import Any, TypeAlias
+from urllib.parse import quote as percent_encoded
 
 from rlreport.pages.context import EncodedPage, JudgedRun, PageContext, RunReport
 from rlreport.pages.html import environment
@@ -20,6 +21,8 @@ PROMPTS = "data/prompts.csv"
 TOKENS_SCRIPT = "data/tokens/{step}.js"
 # Maximum characters of a page's description, which previews of links show
 MOST_DESCRIBED = 200
+# Maximum number of characters of a quote in an address
+MOST_QUOTED = 200
 # Content-Security-Policy of pages in a folder, which may only run the report's scripts
 FOLDER_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; "
@@ -53,10 +56,12 @@ class Addresses:
         *,
         token: int | None = None,
         turn: int | str | None = None,
+        quote: str | None = None,
     ) -> str | None:
         """Return the address of a response, or of its token or turn; None without a step page.
 
-        ``token`` and ``turn`` are indices; the turn "error" is the first with an error.
+        ``token`` and ``turn`` are indices; the turn "error" is the first with an error. A
+        ``quote`` is marked, a long one at its beginning.
         """
         if step not in self.steps:
             return None
@@ -65,6 +70,8 @@ class Addresses:
             address += f"&token={token}"
         if turn is not None:
             address += f"&turn={turn}"
+        if quote is not None:
+            address += f"&quote={percent_encoded(quote[:MOST_QUOTED], safe='')}"
         return address
 
     def prompt(self, prompt_id: int | str) -> str:

@@ -384,7 +384,7 @@ def _search(
     rollouts = report.run.rollouts
     for step, n in references:
         is_example = (places["step"] == step) & (places["n"] == n)
-        (row, *_) = np.flatnonzero(is_example)
+        row = int(np.flatnonzero(is_example)[0])
         try:
             (index,) = rollouts.indices([row])
         except LookupError:

@@ -106,6 +106,15 @@ export class Panel {
     if (focused) this.focusAgain(focused);
     this.goToTurn();
     await this.showTokens(located, holder);
+    this.goToQuote(texts.cite);
+  }
+
+  /** Marks the quote that the URL has. @param {() => boolean} inText marks it in the texts */
+  goToQuote(inText) {
+    const quote = this.address.get("quote");
+    if (!quote) return;
+    this.tokens?.cite(quote);
+    if (!inText()) this.conversation?.cite(quote);
   }
 
   /**
@@ -173,9 +182,10 @@ export class Panel {
       data.turns[n] ?? [],
       {
         query: this.rows.query,
-        highlights: data.highlights,
-        titles: data.titles,
-        repeated: keepsTokens(data.step),
+          quote: this.address.get("quote") ?? "",
+          highlights: data.highlights,
+          titles: data.titles,
+          repeated: keepsTokens(data.step),
       },
     );
     const holder = el("section", { class: "token-view", "aria-label": message("Tokens") });
