@@ -22,6 +22,7 @@ from rlreport.pages.charts import drawn_charts, page_charts
 from rlreport.pages.context import JudgedRun, RunReport
 from rlreport.pages.extremes import extreme_responses, extremes_table
 from rlreport.pages.figures import logged_part, run_figures, windows_in_words
+from rlreport.pages.film_view import FilmView, film_view
 from rlreport.pages.findings import VerdictView, verdict_view
 from rlreport.pages.listed import STEP_LINK, columns_with_data
 from rlreport.pages.moved_view import MovedView, moved_view
@@ -97,6 +98,7 @@ class OverviewView:
     moved: MovedView | None
     lead: Chart | None  # chart of the verdict
     reward: Chart | None
+    film: FilmView | None  # answers to a prompt across the run
     logged: str  # note below the chart of the reward
     charts: list[Chart]  # the visible ones
     more: list[Chart]  # those that are folded
@@ -164,6 +166,7 @@ def _overview(
         moved=moved,
         lead=by_place.lead,
         reward=by_place.reward,
+        film=film_view(report, addresses),
         logged=logged_part(run),
         charts=by_place.visible,
         more=by_place.folded,

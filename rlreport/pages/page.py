@@ -75,6 +75,10 @@ class Addresses:
         return address
 
     def prompt(self, prompt_id: int | str) -> str:
+        """Return the address of a prompt; "{prompt}" makes it a pattern for scripts."""
+        return f"{self.page('prompts')}{self._mark}p={prompt_id}"
+
+    def responses_to(self, prompt_id: int | str) -> str:
         """Return the address of the responses page, filtered to the responses to one prompt."""
         return self.responses(
             f"min.prompt_id={prompt_id}&max.prompt_id={prompt_id}&sort=step"

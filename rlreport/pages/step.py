@@ -479,7 +479,7 @@ def run_data(report: RunReport) -> RunData:
         "rewards": [finite_or_none(value) for value in rewards],
         "prompts": shown_prompts(run.tables.responses, report.shown_rows),
         "href": addresses.any_step("{step}"),
-        "prompt": addresses.prompt("{prompt}"),
+        "prompt": addresses.responses_to("{prompt}"),
     }
     overpaid = trust.overpaid_steps(run.verdict)
     if overpaid is not None:
