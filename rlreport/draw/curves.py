@@ -265,6 +265,7 @@ class ChartStyle:
     # of y; ``log`` needs positive values, ``symlog`` takes effect only beyond ±2
     scale: Scale = "linear"
     labels: int = 92  # pixels right of the plot for the curves' names, 0 for none
+    smooths: bool = True  # whether to smooth noisy curves; not if single values matter
 
 
 def curve_chart(
@@ -319,7 +320,8 @@ def _curve_chart(
     thin = _without_many_ranges(thinned(frame.steps, logged))
     y = _value_axis(thin, style)
     # The mean of a spike and its neighbours would look like a plateau on a logarithmic axis.
-    noisy = [curve.key for curve in thin.curves if curve.is_noisy and y.scale != "log"]
+    can_smooth = style.smooths and y.scale != "log"
+    noisy = [curve.key for curve in thin.curves if can_smooth and curve.is_noisy]
     marks = frame.marks(name)
     right = style.labels or 16  # 16: the default of ``fill``
     # Later rows are drawn on top of earlier ones: the most severe mark and the first curve.
