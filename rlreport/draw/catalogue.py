@@ -432,8 +432,10 @@ def arranged(
         places[leading.name] = "lead"
     visible = []
     collapsed = []
+    is_alone = list(places.values()).count("time") == 1
     for chart in charts:
-        sized = chart.sized(SIZES[places.get(chart.name, "more")])
+        place = places.get(chart.name, "more")
+        sized = chart.sized("wide" if place == "time" and is_alone else SIZES[place])
         if chart.name in places:
             visible.append(replace(sized, place=places[chart.name], group=""))
         else:

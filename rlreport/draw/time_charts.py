@@ -25,6 +25,11 @@ MOST_PHASES = 5
 _TOLERANCE = 0.02
 # ... at this part of the steps
 _FITTING = 0.95
+_LEAST_STEPS = 5  # with fewer, it is not known whether phases vary together
+# A phase is a part of a longer one if the variance of the rest is below this part of its own
+_FOLLOWS = 0.5
+# Parts of the generation, of verl
+_PARTS_OF_PHASES = ("generate_sequences", "reshard")
 _LEAST_PHASE = 0.02  # of a step; shorter phases are drawn as the rest
 # Colours of phases, the longest first: a scale of one hue, as phases are parts of a whole
 _SCALE = tokens("light")
@@ -45,9 +50,10 @@ def _step_chart(tables: Tables, frame: Frame) -> Chart | None:
     phases = fitting_phases(tables.times.by_phase, by_step)
     axis = message("seconds")
     if not phases:
-        curve = DrawnCurve("seconds", message("step"), total)
+        # An area, as curves are smoothed, which would hide a single slow step
+        whole = Part("seconds", message("step"), total, _COLOURS[1])
         title = message("Time per step")
-        return curve_chart(frame, STEP_TIME, title, [curve], ChartStyle(axis))
+        return stacked_chart(frame, STEP_TIME, title, [whole], axis=axis)
     parts = []
     rest = total
     for key, name, colour in zip(unique_names(phases), phases, _COLOURS, strict=False):
@@ -69,7 +75,8 @@ def fitting_phases(by_phase: pd.DataFrame, by_step: pd.DataFrame) -> list[str]:
     """Return names of the longest phases that can be stacked, the longest first; [] if none can.
 
     Trainers also log parts of phases, and phases that overlap. A phase is left out if, with the
-    longer ones, it takes longer than the step, or if its name says that it is a part of one.
+    longer ones, it takes longer than the step, or if it is a part of one of them: by its name, or
+    as it is never longer and varies with it, so that only the rest of that one would be noise.
     """
     if by_phase.empty:
         return []
@@ -77,26 +84,38 @@ def fitting_phases(by_phase: pd.DataFrame, by_step: pd.DataFrame) -> list[str]:
     left = seconds * (1 + _TOLERANCE)
     chosen: list[str] = []
     medians = by_phase.drop(columns="step").median()
-    for name in medians.sort_values(ascending=False, kind="stable").index:
+    for name in map(str, medians.sort_values(ascending=False, kind="stable").index):
         phase = by_phase[name].to_numpy(np.float64)
         is_known = np.isfinite(phase) & np.isfinite(left)
-        is_part = any(str(name).startswith(f"{longer}/") for longer in chosen)
-        if not is_known.any() or is_part:
+        if not is_known.any() or "/" in name or name in _PARTS_OF_PHASES:
+            continue
+        if any(_is_part(phase, by_phase[longer].to_numpy()) for longer in chosen):
             continue
         fits = np.mean(phase[is_known] <= left[is_known]) >= _FITTING
         if fits and medians[name] >= _LEAST_PHASE * np.median(seconds[is_known]):
-            chosen.append(str(name))
+            chosen.append(name)
             left = left - phase
         if len(chosen) == MOST_PHASES:
             break
     return chosen
 
 
+def _is_part(phase: Floats, longer: Floats) -> bool:
+    """Return whether a phase seems to be a part of a longer one."""
+    is_known = np.isfinite(phase) & np.isfinite(longer)
+    phase = phase[is_known]
+    rest = longer[is_known] - phase
+    if len(rest) < _LEAST_STEPS or np.mean(rest >= 0) < _FITTING:
+        return False
+    # Two phases that vary each on its own differ by more than one of them varies.
+    return bool(np.var(rest) < _FOLLOWS * np.var(phase))
+
+
 def _rollout_chart(tables: Tables, frame: Frame) -> Chart | None:
     """Return the chart of usual and of slow rollouts, None if durations are not logged."""
     steps = tables.steps
     title = message("Time of rollouts")
-    style = ChartStyle(message("seconds"), labels=120)
+    style = ChartStyle(message("seconds"), labels=120, smooths=False)
     if steps["seconds_p95"].notna().any():
         curves = [
             _curve("median", message("median"), floats(steps, "seconds_p50")),
