@@ -45,6 +45,10 @@ class Addresses:
             return "#/" if name == "overview" else f"#/{name}"
         return self.root + page_file(name)
 
+    def part(self, page: str, part: str) -> str:
+        """Return the address of a part of a page, an element with the id ``part=PART``."""
+        return f"{self.page(page)}{self._mark}part={part}"
+
     def step(self, step: int) -> str | None:
         """Return the address of a step's page, None if it has none."""
         return self.any_step(step) if step in self.steps else None
