@@ -315,7 +315,7 @@ class KeyEntry(NamedTuple):
 
 
 Rows = Sequence[Mapping[str, Any]]
-PageSlot = Literal["lead", "reward", "open", "more"]
+PageSlot = Literal["lead", "reward", "open", "time", "more"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -339,7 +339,8 @@ class Chart:
     subject: str = (
         ""  # second name: findings refer to this chart if no chart is named so
     )
-    # section of the overview page: ``lead`` (on top), ``reward``, ``open``, ``more`` (collapsed)
+    term: str = ""  # key of the definition of what it shows, "" without one
+    # section of the overview: ``lead`` (on top), ``reward``, ``open``, ``time``, ``more`` (folded)
     place: PageSlot = "open"
     smoothed: bool = (
         False  # whether curves are smoothed, with the logged values behind them

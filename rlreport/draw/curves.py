@@ -294,9 +294,9 @@ class ChartStyle:
     percent: bool = False  # whether values are fractions of 1, shown as percentages
     # of y; ``log`` needs positive values, ``symlog`` takes effect only beyond ±2
     scale: Scale = "linear"
-    has_key: bool = (
-        False  # whether names are above the plot even if they would fit into it
-    )
+    # whether names are above the plot even if they would fit into it
+    has_key: bool = False
+    smooths: bool = True  # whether to smooth noisy curves; not if single values matter
 
 
 def curve_chart(
@@ -352,7 +352,7 @@ def _curve_chart(
     y = _value_axis(thin, style)
     # The mean of a spike and its neighbours would look like a plateau on a logarithmic axis.
     noisy: dict[str, float] = {}
-    if y.scale != "log":
+    if style.smooths and y.scale != "log":
         noisy = {curve.key: curve.factor for curve in thin.curves if curve.is_noisy}
     marks = frame.marks(name)
     # Later rows are drawn on top of earlier ones: the most severe mark and the first curve.

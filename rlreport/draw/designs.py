@@ -166,6 +166,54 @@ def curves(scale: Any) -> Spec:
     )
 
 
+def stacked() -> Spec:
+    """Return the design of areas over the steps that lie on each other.
+
+    Data: ``step``, ``series``, ``low`` and ``high`` (edges of the area), ``value`` (its middle) and
+    ``amount``. Layers with their own data: ``marked`` and ``marked_bar`` as of ``curves``, and
+    ``label`` (``step``, ``series``, ``y``, ``label``).
+    """
+    color = _by_series(alt.Color)
+    label = {
+        "align": "left",
+        "dx": 7,
+        "dy": 3,
+        "baseline": "alphabetic",
+        "color": LIGHT["text"],
+    }
+    hover = alt.selection_point(
+        name="hover",
+        on="pointerover",
+        clear="pointerout",
+        fields=["step"],
+        nearest=True,
+        empty=False,
+    )
+    at = alt.param(name="at", expr="isValid(hover.step) ? hover.step[0] : null")
+    at_step = alt.condition("datum.step === at", alt.value(1), alt.value(0))
+    pointer = _layer(INTERACTION, "rule", THIN, x="step:Q", opacity=at_step)
+    area = _layer(
+        "area",
+        "area",
+        # The stroke shows a step between gaps, where the area has no width.
+        {"strokeWidth": 0.5},
+        x=_x("step", tickMinStep=1),
+        y=_y("low"),
+        y2="high:Q",
+        color=color,
+        stroke=_by_series(alt.Stroke),
+    )
+    return _design(
+        area,
+        *_mark_layers(),
+        _data_layer("label", "text", label, x="step:Q", y="y:Q", text="label:N"),
+        # The tooltip needs one row per step with the amounts of all series in columns.
+        pointer.transform_calculate(named="datum.series + '_amount'")
+        .transform_pivot("named", value="amount", groupby=["step"])
+        .add_params(hover, at),
+    )
+
+
 def paths() -> Spec:
     """Return the design of one path per series. Data: ``step``, ``series``, ``x``, ``y``.
 
@@ -441,7 +489,7 @@ def _brush(encodings: list[Any], **places: Any) -> Any:
 
 def compile_designs() -> bytes:
     """Return the content of ``designs.json``: all designs; those that Vega draws also compiled."""
-    specs = {"paths": paths()}
+    specs = {"paths": paths(), "stacked": stacked()}
     # The compiled form depends on the scale, which thus cannot be a placeholder.
     for scale in ("linear", "log", "symlog"):
         specs[f"curves_{scale}"] = curves(scale)

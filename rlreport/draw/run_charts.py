@@ -11,8 +11,10 @@ import pandas as pd
 
 from rlreport.check.quantities import reward_parts
 from rlreport.check.run import Run
+from rlreport.check.spread_curves import TextSpread
 from rlreport.check.subjects import CHART_OF_ROLE, IDENTIFIER
 from rlreport.columns import STEP
+from rlreport.definitions import terms_of_roles
 from rlreport.draw.chart import (
     Chart,
     Scale,
@@ -31,7 +33,7 @@ from rlreport.draw.curves import (
     floats,
     path_chart,
 )
-from rlreport.draw.events import DrawnEvent, events_to_draw
+from rlreport.draw.events import DrawnEvent, events_to_draw, spread_to_draw
 from rlreport.draw.frame import Frame
 from rlreport.draw.theme import PALETTE
 from rlreport.figures.ragged import Floats, Ints
@@ -290,11 +292,13 @@ def _worst_environments(means: pd.DataFrame) -> list[Hashable]:
 MOST_TEXTS = 6  # maximum number of curves in the chart of spreading texts
 
 
-def token_charts(by_step: pd.DataFrame) -> list[Chart]:
+def text_charts(
+    by_step: pd.DataFrame, spreads: Mapping[str, TextSpread]
+) -> list[Chart]:
     """Return one chart of the share of responses with each text by step, or [] without data.
 
     ``by_step`` has the columns ``step``, ``ngram`` (the text) and ``share``, the texts that spread
-    most first.
+    most first. Their onsets, in ``spreads``, are marked.
     """
     # Without rows the table has no columns.
     table = by_step[by_step["share"].notna()] if len(by_step) else by_step
@@ -310,9 +314,16 @@ def token_charts(by_step: pd.DataFrame) -> list[Chart]:
         title = f"“{label(text, 18)}”"
         colour, dash = PALETTE[i]
         shares_of_text = floats(shares, text)
-        curves.append(
-            DrawnCurve(f"text_{i}", title, shares_of_text, colour=colour, dash=dash)
+        spread = spreads.get(text)
+        curve = DrawnCurve(
+            f"text_{i}",
+            title,
+            shares_of_text,
+            colour=colour,
+            dash=dash,
+            events=() if spread is None else spread_to_draw(spread),
         )
+        curves.append(curve)
     chart = curve_chart(
         Frame(shares.index.to_numpy(np.float64)),
         "spreading",
@@ -414,6 +425,7 @@ def small_multiples(tables: Tables, frame: Frame) -> Iterator[Chart]:
             )
             if chart is None:
                 continue
+            chart = replace(chart, term=terms_of_roles().get(roles.get(name, ""), ""))
             if rank < MOST_METRICS:
                 yield replace(chart, group=group.heading, subject=subject)
             else:

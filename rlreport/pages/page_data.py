@@ -11,6 +11,8 @@ from typing import Any, Literal, NotRequired, TypeAlias, TypedDict
 import numpy as np
 from numpy.typing import NDArray
 
+from rlreport.columns import BadEnd
+
 # Drawn in Python and by scripts, from the same data
 from rlreport.draw.film_strip import FilmCurveData as FilmCurveData
 from rlreport.draw.film_strip import FilmRuleData
@@ -34,6 +36,20 @@ class ColumnData(TypedDict):
     hidden: bool
     written: NumberKind
     group: str
+    term: str
+    bad_end: BadEnd
+    width: str
+
+
+class PresetData(TypedDict):
+    """A filter and a sort of a list, which one button applies."""
+
+    key: str
+    label: str
+    help: str
+    sort: str
+    ranges: NotRequired[dict[str, tuple[float | None, float | None]]]
+    words: NotRequired[dict[str, str]]
 
 
 class BadgeData(TypedDict):
@@ -78,6 +94,13 @@ class ConversationData(TypedDict):
     errors: NotRequired[dict[str, list[str]]]
 
 
+class GradingData(TypedDict):
+    """How responses were graded, each by the response's n."""
+
+    judged: NotRequired[dict[str, list[tuple[str, str]]]]
+    answers: NotRequired[dict[str, tuple[str, int | None]]]
+
+
 class GroupData(TypedDict):
     """The groups of a step's responses."""
 
@@ -114,6 +137,8 @@ class PanelData(TypedDict):
     highlights: list[str]
     conversation: NotRequired[dict[str, list[TurnData]]]
     errors: NotRequired[dict[str, list[str]]]
+    judged: NotRequired[dict[str, list[tuple[str, str]]]]
+    answers: NotRequired[dict[str, tuple[str, int | None]]]
     groups: NotRequired[list[list[int]]]
     siblings: NotRequired[dict[str, list[float | None]]]
     right: NotRequired[list[int | None]]
@@ -135,8 +160,9 @@ class RowsData(PanelData):
     strings: dict[str, Texts]
     ranks: dict[str, list[int | None]]
     prompts: NotRequired[NDArray[np.int64]]
-    prefixes: NotRequired[tuple[str, ...]]
+    prefixes: NotRequired[dict[str, tuple[str, ...]]]
     filters: NotRequired[dict[str, str]]
+    presets: NotRequired[list[PresetData]]
     advantage: NotRequired[Literal["logged"]]
     titles: NotRequired[TitlesData]
 
@@ -152,6 +178,7 @@ class RunListData(TypedDict):
     strings: dict[str, Texts]
     texts: dict[str, Texts]
     filters: NotRequired[dict[str, str]]
+    presets: NotRequired[list[PresetData]]
     address: str
     prompt: str
 
@@ -189,6 +216,7 @@ class RunData(TypedDict):
     prompts: dict[str, list[int]]
     href: str
     prompt: str
+    overpaid: NotRequired[tuple[int, int | None]]
     live: NotRequired[int]
     built: NotRequired[str]
 

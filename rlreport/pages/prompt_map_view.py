@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -25,7 +25,7 @@ from rlreport.pages.moved import moved_of, moved_steps
 from rlreport.pages.page import Addresses
 from rlreport.pages.page_data import PromptMapData
 from rlreport.summarise.prompt_courses import PromptCourse, counts_of, measure_of
-from rlreport.tables import Tables
+from rlreport.tables import RowRole, Tables
 from rlreport.text.chat import turns, turns_as_text
 from rlreport.text.clean import shortened
 from rlreport.text.messages import message, phrases, plural, sentences, translatable
@@ -49,13 +49,6 @@ class Count(NamedTuple):
     prompts: int
 
 
-class Swatch(NamedTuple):
-    """A colour of the legend, with the value that it stands for, "" between the ends."""
-
-    colour: str  # class of the style sheet
-    label: str
-
-
 @dataclass(frozen=True, slots=True)
 class MapView:
     """The map as drawn, with its legend."""
@@ -64,7 +57,9 @@ class MapView:
     cells: Markup
     axis: Markup
     unit: str
-    swatches: list[Swatch]
+    colours: tuple[str, ...]  # of the legend, classes of the style sheet
+    low: str  # what its first and its last colour stand for
+    high: str
     note: str
     data: str  # packed ``PromptMapData``, for the script
 
@@ -73,6 +68,7 @@ class MapView:
 class PromptCoursesView:
     """Counts of prompts by course, and the map; without both, why they are missing."""
 
+    lead: str
     counts: list[Count]
     rule: str  # how they were told apart
     map: MapView | None
@@ -88,9 +84,10 @@ def prompt_courses_view(report: RunReport, addresses: Addresses) -> PromptCourse
             "No prompt has rewards at several steps, so there is no map of prompts over the steps. "
             "More epochs, or an evaluation on the same prompts, would give one."
         )
-        return PromptCoursesView([], "", None, missing)
+        return PromptCoursesView("", [], "", None, missing)
     counts = counts_of(tables.prompts["course"])
     return PromptCoursesView(
+        lead=_lead(drawn, tables),
         counts=[
             Count(message(words), counts[course])
             for course, words in COURSE_WORDS.items()
@@ -159,6 +156,22 @@ def course_labels(courses: pd.Series) -> list[str]:
     return [labels.get(int(course), "") for course in courses]
 
 
+def _lead(drawn: PromptMap, tables: Tables) -> str:
+    total = int((tables.prompts["validation"] != RowRole.BRANCH).sum())
+    if drawn.of == total:
+        return plural(
+            "{count} prompt has rewards at several steps.",
+            "{count} prompts have rewards at several steps.",
+            total,
+        )
+    return plural(
+        "{count} of {total:count} prompts has rewards at several steps.",
+        "{count} of {total:count} prompts have rewards at several steps.",
+        drawn.of,
+        total=total,
+    )
+
+
 def _rule(drawn: PromptMap) -> str:
     test = message("rank-sum test")
     if drawn.measure == "solved":
@@ -174,14 +187,20 @@ def _map_view(report: RunReport, drawn: PromptMap, addresses: Addresses) -> MapV
     language = report.run.options.language
     of_run = moved_steps(report, moved_of(report))
     low, high = drawn.bins.extent
-    inside = [rule for rule in of_run.rules if low <= rule.step <= high]
+    # An interval would tint the cells.
+    inside = [
+        replace(rule, within=None) for rule in of_run.rules if low <= rule.step <= high
+    ]
     steps = Steps(strips.axis_of(low, high), tuple(inside))
+    ends = _ends(drawn)
     return MapView(
         head=Markup(strips.head_on_page(steps, language)),
         cells=Markup(cells_on_page(drawn, steps, _described(drawn, report), language)),
         axis=Markup(strips.axis_on_page(steps)),
         unit=_unit(drawn),
-        swatches=_swatches(drawn),
+        colours=COLOURS,
+        low=ends[0],
+        high=ends[1],
         note=_note(drawn),
         data=packed_json(language.of(_data(report, drawn, addresses))),
     )
@@ -204,20 +223,14 @@ def _described(drawn: PromptMap, report: RunReport) -> str:
     return sentences([what, courses_in_words(report.run.tables)])
 
 
-def _swatches(drawn: PromptMap) -> list[Swatch]:
-    """Return the colours of the legend, with the ends of the scale."""
+def _ends(drawn: PromptMap) -> tuple[str, str]:
+    """Return what the first and the last colour stand for."""
+    scale = scale_of(drawn)
     if drawn.measure == "solved":
-        first = "0%"
-        last = "100%"
-    else:
-        scale = scale_of(drawn)
-        first = written(scale.low)
-        last = written(scale.high)
-        if scale.is_clipped:
-            first = f"≤ {first}"
-            last = f"≥ {last}"
-    labels = [first, *[""] * (len(COLOURS) - 2), last]
-    return [Swatch(colour, text) for colour, text in zip(COLOURS, labels, strict=True)]
+        return "0%", "100%"
+    low = written(scale.low)
+    high = written(scale.high)
+    return (f"≤ {low}", f"≥ {high}") if scale.is_clipped else (low, high)
 
 
 def _note(drawn: PromptMap) -> str:

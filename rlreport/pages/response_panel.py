@@ -12,9 +12,16 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from rlreport.pages.page_data import BranchData, ConversationData, GroupData, TurnData
+from rlreport.pages.page_data import (
+    BranchData,
+    ConversationData,
+    GradingData,
+    GroupData,
+    TurnData,
+)
 from rlreport.read.rollouts import Rollout, Turn
 from rlreport.tables import length_column
+from rlreport.text.labels import final_answer, is_hit, usable_label
 from rlreport.text.messages import Joined, plural
 
 # Maximum characters of a turn in a page; longer turns keep their beginning and end
@@ -52,6 +59,32 @@ def conversation_data(rollouts: Sequence[Rollout]) -> ConversationData:
         data["conversation"] = turns
     if errors:
         data["errors"] = errors
+    return data
+
+
+def grading_data(rollouts: Sequence[Rollout]) -> GradingData:
+    """Return texts of judges, and final answers of responses that have a ground truth.
+
+    docs/page-data.md describes ``judged`` and ``answers``.
+    """
+    judged: dict[str, list[tuple[str, str]]] = {}
+    answers: dict[str, tuple[str, int | None]] = {}
+    for rollout in rollouts:
+        n = str(rollout.n)
+        if rollout.judged:
+            judged[n] = rollout.judged
+        if rollout.ground_truth is None:
+            continue
+        answer = final_answer(rollout.response)
+        if not answer.is_explicit:  # the last words of a text need not be its answer
+            continue
+        label = usable_label(rollout.ground_truth)
+        answers[n] = answer.text, None if label is None else int(is_hit(answer, label))
+    data: GradingData = {}
+    if judged:
+        data["judged"] = judged
+    if answers:
+        data["answers"] = answers
     return data
 
 

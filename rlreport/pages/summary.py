@@ -143,7 +143,8 @@ class RunSummary:
 
     @property
     def plain_notes(self) -> str:
-        return plain_notes(self.report.run.author_notes)
+        run = self.report.run
+        return plain_notes(run.author_notes, run.quotes, self.language)
 
     def charts(self, width: int) -> list[Chart]:
         """Return what moved, the usual charts and those of findings in page order, the film strip.
@@ -172,6 +173,8 @@ class RunSummary:
         texts = _by_response(extremes, self.report.shared.prefixes)
         return {
             "author_notes": self.report.run.author_notes,
+            "quotes": self.report.run.quotes,
+            "language": self.language,
             "figures": [f for f in figures if f.key in _FIRST_FIGURES],
             "more_figures": [f for f in figures if f.key not in _FIRST_FIGURES],
             "lines": self._lines(),

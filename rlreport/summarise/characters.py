@@ -57,50 +57,74 @@ def whole_characters(sample: TokenSample) -> Characters:
     if not follows.any():
         starts = np.arange(len(texts.units))
         return Characters(sample, names, starts, np.ones_like(starts))
-    merged = texts.units.copy()  # at the first token of each group: what it becomes
-    vocabulary = list(texts.vocabulary)
-    number_of = {token: number for number, token in enumerate(vocabulary)}
+    vocabulary = _Vocabulary(list(texts.vocabulary), names, encoded)
+    merged = _merge(texts.units, follows, vocabulary)
     starts = np.flatnonzero(~follows)
     sizes = np.diff(np.append(starts, len(follows)))
-    for size in np.unique(sizes[sizes > 1]).tolist():
-        firsts = starts[sizes == size]
-        groups = texts.units[firsts[:, np.newaxis] + np.arange(size)]
-        group_of, distinct = _distinct(groups, len(texts.vocabulary))
-        numbers = np.full(len(distinct), -1)  # −1: no characters, the tokens stay apart
-        for i, tokens in enumerate(distinct.tolist()):
-            text = _decoded([encoded[token] for token in tokens])
-            if text is None or size > MAX_PIECES:
-                continue
-            raw = "".join([texts.vocabulary[token] for token in tokens])
-            numbers[i] = number_of.setdefault(raw, len(vocabulary))
-            if numbers[i] == len(vocabulary):
-                vocabulary.append(raw)
-                names.append(text)
-        is_merged = numbers[group_of] >= 0
-        merged[firsts[is_merged]] = numbers[group_of[is_merged]]
-        apart = firsts[~is_merged, np.newaxis] + np.arange(size)
-        follows[apart.ravel()] = False
-    starts = np.flatnonzero(~follows)
-    sizes = np.diff(np.append(starts, len(follows)))
+    errors = np.add.reduceat(np.abs(sample.value_error), starts) / sizes
     of_units = replace(
         texts,
         offsets=np.searchsorted(starts, texts.offsets),
         units=merged[starts],
-        vocabulary=vocabulary,
+        vocabulary=vocabulary.raw,
     )
-    errors = np.add.reduceat(np.abs(sample.value_error), starts)
-    return Characters(
-        TokenSample(
-            of_units,
-            kl=np.add.reduceat(sample.kl, starts),
-            log_ratio=np.add.reduceat(sample.log_ratio, starts),
-            prob=np.multiply.reduceat(sample.prob, starts),
-            value_error=errors / sizes.astype(np.float32),
-        ),
-        names,
-        starts,
-        sizes,
+    merged_sample = TokenSample(
+        of_units,
+        kl=np.add.reduceat(sample.kl, starts),
+        log_ratio=np.add.reduceat(sample.log_ratio, starts),
+        prob=np.multiply.reduceat(sample.prob, starts),
+        value_error=errors.astype(np.float32),
     )
+    return Characters(merged_sample, names, starts, sizes)
+
+
+class _Vocabulary:
+    """The strings of tokens, to which those of merged tokens are added."""
+
+    def __init__(self, raw: list[str], names: list[str], encoded: list[bytes]) -> None:
+        self.raw = raw  # as logged
+        self.names = names  # as readable text
+        self._encoded = encoded
+        self._number_of = {token: number for number, token in enumerate(raw)}
+
+    def merged(self, tokens: list[int]) -> int:
+        """Return the number of tokens as one string, −1 if they do not form characters."""
+        if len(tokens) > MAX_PIECES:
+            return -1
+        try:
+            text = b"".join([self._encoded[token] for token in tokens]).decode()
+        except UnicodeDecodeError:
+            return -1
+        raw = "".join([self.raw[token] for token in tokens])
+        # The same character may also be a token of its own.
+        number = self._number_of.setdefault(raw, len(self.raw))
+        if number == len(self.raw):
+            self.raw.append(raw)
+            self.names.append(text.replace("\0", REPLACEMENT))
+        return number
+
+
+def _merge(
+    units: NDArray[np.int32], follows: Bools, vocabulary: _Vocabulary
+) -> NDArray[np.int32]:
+    """Return the units, the first of each group of tokens replaced by what they form together.
+
+    ``follows`` are the units that belong to the one before. In place, it loses those of groups
+    that form no characters.
+    """
+    merged = units.copy()
+    count = len(vocabulary.raw)
+    starts = np.flatnonzero(~follows)
+    sizes = np.diff(np.append(starts, len(follows)))
+    for size in np.unique(sizes[sizes > 1]).tolist():
+        firsts = starts[sizes == size]
+        places = firsts[:, np.newaxis] + np.arange(size)
+        group_of, distinct = _distinct(units[places], count)
+        numbers = np.array([vocabulary.merged(group) for group in distinct.tolist()])
+        is_merged = numbers[group_of] >= 0
+        merged[firsts[is_merged]] = numbers[group_of[is_merged]]
+        follows[places[~is_merged].ravel()] = False
+    return merged
 
 
 def _bytes(token: str, style: Style) -> bytes:
@@ -108,14 +132,6 @@ def _bytes(token: str, style: Style) -> bytes:
     if style is Style.PLAIN:  # parts of characters cannot be restored
         return b""
     return token_bytes(token, style) or b""
-
-
-def _decoded(pieces: list[bytes]) -> str | None:
-    """Return the characters that pieces form together, None if they form none."""
-    try:
-        return b"".join(pieces).decode().replace("\0", REPLACEMENT)
-    except UnicodeDecodeError:
-        return None
 
 
 def _follows(texts: TextSample, encoded: list[bytes]) -> Bools:

@@ -28,11 +28,9 @@ def token_table(sample: TokenSample | None, responses: pd.DataFrame) -> pd.DataF
     dtypes = {column.name: column.dtype for column in TOKEN_COLUMNS}
     if sample is None:
         return pd.DataFrame({c: pd.Series(dtype=dtypes[c]) for c in dtypes})
-    pieces_kl = sample.kl  # of each token, also of the pieces of characters
     characters = whole_characters(sample)
-    original = sample.texts
-    sample = characters.sample
-    texts = sample.texts
+    merged = characters.sample
+    texts = merged.texts
     # At each place of the sample, the index of its token in the vocabulary
     units = texts.units
     count = len(texts.vocabulary)
@@ -53,35 +51,44 @@ def token_table(sample: TokenSample | None, responses: pd.DataFrame) -> pd.DataF
         total = np.bincount(tokens, values[is_logged], count).astype(np.float64)
         return ratio(total, np.bincount(tokens, minlength=count))
 
-    known_kl = np.where(np.isnan(pieces_kl), 0.0, pieces_kl)
-    kl = np.bincount(np.repeat(units, characters.sizes), known_kl, count)
-    no_share = np.full(count, np.nan)
     raw = np.asarray(texts.vocabulary, dtype=object)
     table = pd.DataFrame(
         {
             "token": characters.names,
             "raw": raw,
             "count": np.bincount(units, minlength=count),
-            "kl_share": kl / kl.sum() if kl.sum() > 0 else no_share,
-            "kl_mean": mean(sample.kl),
-            "log_ratio_mean": mean(sample.log_ratio),
-            "abs_log_ratio_mean": mean(np.abs(sample.log_ratio)),
+            "kl_share": _kl_shares(
+                np.repeat(units, characters.sizes), sample.kl, count
+            ),
+            "kl_mean": mean(merged.kl),
+            "log_ratio_mean": mean(merged.log_ratio),
+            "abs_log_ratio_mean": mean(np.abs(merged.log_ratio)),
             "count_first": np.bincount(units[first], minlength=count),
             "count_last": np.bincount(units[last], minlength=count),
-            "prob_first": mean(sample.prob, first),
-            "prob_last": mean(sample.prob, last),
-            "abs_value_error_mean": mean(np.abs(sample.value_error)),
+            "prob_first": mean(merged.prob, first),
+            "prob_last": mean(merged.prob, last),
+            "abs_value_error_mean": mean(np.abs(merged.value_error)),
         }
     )
     table["prob_change"] = difference(table["prob_last"], table["prob_first"])
     table = rounded_columns(table)
-    examples = _examples(characters, original, responses).reindex(raw)
+    examples = _examples(characters, sample.texts, responses).reindex(raw)
     for name in examples.columns:
         table[name] = examples[name].array
     table = table[(table["count"] > 0) & (table["raw"] != GAP)]
     order = ["kl_share", "count", "raw"]
     table = table.sort_values(order, ascending=[False, False, True])
     return table[list(dtypes)].astype(dtypes).reset_index(drop=True)
+
+
+def _kl_shares(units: NDArray[np.int32], kl: NDArray[np.float32], count: int) -> Floats:
+    """Return the share of each unit in the sum of the KL, NaN without any.
+
+    ``units`` is the one that each token belongs to, ``kl`` the token's own.
+    """
+    known = np.where(np.isnan(kl), 0.0, kl)
+    sums = np.bincount(units, known, count)
+    return sums / sums.sum() if sums.sum() > 0 else np.full(count, np.nan)
 
 
 def step_bigrams(texts: TextSample | None, responses: pd.DataFrame) -> pd.DataFrame:

@@ -5,8 +5,11 @@
 import { copies } from "../shared/copy.js";
 import { menu } from "../shared/menu.js";
 import { el } from "../shared/dom.js";
+import { linkText } from "../shared/link.js";
 import { written } from "../shared/format.js";
+import { stepsOfRun } from "../shared/run.js";
 import { keepsTokens, tokensFile, tokensOfStep } from "../shared/step-tokens.js";
+import { judgedTexts } from "./grading.js";
 import { stats } from "./stats.js";
 import { branchesOf, branchStrip, groupStrip } from "./group.js";
 import { hrefOf, samePrompt, samePromptLinks, timelineLink } from "./same-prompt.js";
@@ -39,13 +42,14 @@ const SEVERITIES = {
  * @property {(i: number) => Promise<Located>} [locate] loads the data of row i
  * @property {(data: PanelData, at: number) => number} [rowOf] returns the row of a response in
  *   such data
- * @property {(data: PanelData, at: number) => (Node | null)[]} [links] returns links to related
- *   responses
+ * @property {(id: [number, number]) => string} [hrefTo] returns the address of a response, given
+ *   its step and n
+ * @property {(data: PanelData) => Node} [stepLink] returns the link to the page of the step
  */
 
 export class Panel {
   /** @param {HTMLElement} node @param {Options} options */
-  constructor(node, { data, rows, address, go, signal, locate, rowOf, links }) {
+  constructor(node, { data, rows, address, go, signal, locate, rowOf, hrefTo, stepLink }) {
     this.node = node;
     /** Data of the open response; before, those of the page. */
     this.data = data;
@@ -69,8 +73,8 @@ export class Panel {
     this.at = -1;
     this.locate = locate ?? null;
     this.rowOf = rowOf ?? ((_, at) => at);
-    this.links =
-      links ?? ((shown, at) => [...samePromptLinks(shown, at, address), timelineLink(shown, at)]);
+    this.hrefTo = hrefTo ?? ((id) => hrefOf(address, id));
+    this.stepLink = stepLink ?? null;
     this.tip = new Tip(document.body, signal);
     rows.listeners.add(() => this.showPlace());
     signal.addEventListener("abort", () => this.close());
@@ -102,6 +106,35 @@ export class Panel {
     if (focused) this.focusAgain(focused);
     this.goToTurn();
     await this.showTokens(located, holder);
+    this.goToQuote(texts.cite);
+  }
+
+  /** Marks the quote that the URL has. @param {() => boolean} inText marks it in the texts */
+  goToQuote(inText) {
+    const quote = this.address.get("quote");
+    if (!quote) return;
+    this.tokens?.cite(quote);
+    if (!inText()) this.conversation?.cite(quote);
+  }
+
+  /**
+   * What the report has of the open response's step or, if its data come with a response and none
+   * is open, of the run.
+   */
+  get has() {
+    const { data } = this;
+    const run = stepsOfRun();
+    if (!data) {
+      const prompts = Object.keys(run?.prompts ?? {}).length > 0;
+      const tokens = (run?.tokens.length ?? 0) > 0;
+      return { prompts, tokens, turns: false, branches: false };
+    }
+    return {
+      prompts: Boolean(run && data.prompts),
+      tokens: keepsTokens(data.step),
+      turns: Boolean(data.conversation),
+      branches: Boolean(data.branches),
+    };
   }
 
   /** Returns the element of the panel that has the focus, null if it is elsewhere. */
@@ -147,7 +180,13 @@ export class Panel {
         ground_truth: shortTruth === null ? truth : null,
       },
       data.turns[n] ?? [],
-      { query: this.rows.query, highlights: data.highlights, titles: data.titles },
+      {
+        query: this.rows.query,
+          quote: this.address.get("quote") ?? "",
+          highlights: data.highlights,
+          titles: data.titles,
+          repeated: keepsTokens(data.step),
+      },
     );
     const holder = el("section", { class: "token-view", "aria-label": message("Tokens") });
     const { line, rest } = stats(data, at, shortTruth);
@@ -159,6 +198,7 @@ export class Panel {
       groupStrip(data, at, { text, open }),
       texts.node,
       this.conversation?.node ?? null,
+      judgedTexts(data, at),
       holder,
       rest,
     ];
@@ -222,7 +262,9 @@ export class Panel {
       el(
         "div",
         { class: "response-more" },
-        ...this.links(data, at),
+        this.stepLink?.(data) ?? null,
+        ...samePromptLinks(data, at, this.hrefTo),
+        timelineLink(data, at),
         this.status,
         copyMenu(() => text("response") ?? "", where),
         el("span", { class: "place" }, where),
@@ -264,6 +306,11 @@ export class Panel {
     if (next >= 0 && next < order.length) this.go(order[next]);
   }
 
+  /** Place of the open response in the log, "" for none. */
+  get where() {
+    return this.data?.where[this.at] ?? "";
+  }
+
   /** Goes to the next branch of the open response's rollout. */
   nextBranch() {
     const { data, at } = this;
@@ -284,7 +331,7 @@ export class Panel {
     const { earlier, later } = samePrompt(data, at);
     const there = way < 0 ? earlier : later;
     if (there) {
-      location.assign(hrefOf(this.address, there));
+      location.assign(this.hrefTo(there));
       return;
     }
     this.status.textContent =
@@ -392,7 +439,7 @@ function copyMenu(response, where) {
   const { node } = menu(message("Copy"), (sheet) =>
     sheet.replaceChildren(
       copyButton(message("Response"), response),
-      copyButton(message("Link"), () => location.href),
+      copyButton(message("Link"), () => linkText(where)),
       copyButton(message("Log location"), () => where),
     ),
   );

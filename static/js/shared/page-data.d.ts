@@ -53,6 +53,19 @@ export interface ColumnData {
   hidden: boolean;
   written: "number" | "count" | "share";
   group: string;
+  term: string;
+  bad_end: "" | "low" | "high";
+  width: string;
+}
+
+/** A filter and a sort of a list, which one button applies. */
+export interface PresetData {
+  key: string;
+  label: string;
+  help: string;
+  sort: string;
+  ranges?: Record<string, [number | null, number | null]>;
+  words?: Record<string, string>;
 }
 
 /** A finding that cites a response. */
@@ -93,6 +106,12 @@ export interface ConversationData {
   errors?: Record<string, string[]>;
 }
 
+/** How responses were graded, each by the response's n. */
+export interface GradingData {
+  judged?: Record<string, [string, string][]>;
+  answers?: Record<string, [string, number | null]>;
+}
+
 /** The groups of a step's responses. */
 export interface GroupData {
   groups?: number[][];
@@ -125,6 +144,8 @@ export interface PanelData {
   highlights: string[];
   conversation?: Record<string, TurnData[]>;
   errors?: Record<string, string[]>;
+  judged?: Record<string, [string, string][]>;
+  answers?: Record<string, [string, number | null]>;
   groups?: number[][];
   siblings?: Record<string, (number | null)[]>;
   right?: (number | null)[];
@@ -143,6 +164,8 @@ export interface StepTextsData {
   highlights: string[];
   conversation?: Record<string, TurnData[]>;
   errors?: Record<string, string[]>;
+  judged?: Record<string, [string, string][]>;
+  answers?: Record<string, [string, number | null]>;
   groups?: number[][];
   siblings?: Record<string, (number | null)[]>;
   right?: (number | null)[];
@@ -162,6 +185,8 @@ export interface RowsData {
   highlights: string[];
   conversation?: Record<string, TurnData[]>;
   errors?: Record<string, string[]>;
+  judged?: Record<string, [string, string][]>;
+  answers?: Record<string, [string, number | null]>;
   groups?: number[][];
   siblings?: Record<string, (number | null)[]>;
   right?: (number | null)[];
@@ -172,8 +197,9 @@ export interface RowsData {
   strings: Record<string, (string | null)[]>;
   ranks: Record<string, (number | null)[]>;
   prompts?: number[];
-  prefixes?: string[];
+  prefixes?: Record<string, string[]>;
   filters?: Record<string, string>;
+  presets?: PresetData[];
   advantage?: "logged";
   titles?: TitlesData;
 }
@@ -188,6 +214,7 @@ export interface RunListData {
   strings: Record<string, (string | null)[]>;
   texts: Record<string, (string | null)[]>;
   filters?: Record<string, string>;
+  presets?: PresetData[];
   address: string;
   prompt: string;
 }
@@ -223,6 +250,7 @@ export interface RunData {
   prompts: Record<string, number[]>;
   href: string;
   prompt: string;
+  overpaid?: [number, number | null];
   live?: number;
   built?: string;
 }

@@ -47,4 +47,5 @@ declare global {
   var rlreportSteps: RunData | null | undefined;
   var rlreportTexts: Record<string, string> | undefined;
   var rlreportTokens: Record<string, string> | undefined;
+  var rlreportTerms: string | undefined;
 }
