@@ -194,6 +194,8 @@ class PromptsData(TypedDict):
     reward: NDArray[np.float64]
     length: NDArray[np.float64]
     lengthLabel: str
+    ratioHelp: str
+    ratioUnit: str
     which: NDArray[np.int64]
     cited: dict[str, tuple[str, int | None]]
     points: NDArray[np.int64]

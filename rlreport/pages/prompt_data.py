@@ -10,7 +10,7 @@ from rlreport.draw.chart import drawable
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.pages.context import RunReport
 from rlreport.pages.film import Answers, answers_of, citations_of, film_answers
-from rlreport.pages.film_view import film_rules
+from rlreport.pages.film_view import LOG_RATIO, film_rules
 from rlreport.pages.moved import moved_of
 from rlreport.pages.page import Addresses
 from rlreport.pages.page_data import PromptsData
@@ -52,6 +52,8 @@ def prompts_data(report: RunReport, addresses: Addresses) -> PromptsData:
         "reward": _rounded(answers.rewards),
         "length": _rounded(responses[length].to_numpy(np.float64)[answers.rows]),
         "lengthLabel": RESPONSE[length].label,
+        "ratioHelp": LOG_RATIO.help,
+        "ratioUnit": LOG_RATIO.unit,
         "which": _which(report, answers, sizes),
         "cited": {
             f"{step}-{n}": (cited.finding, cited.token)

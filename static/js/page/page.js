@@ -2,6 +2,7 @@
 
 /** @import { Hooks } from "../charts/charts.js" */
 /** @import { ResponseList } from "../list/step-list.js" */
+/** @import { PromptList } from "../prompts/prompt-list.js" */
 /** @import { Address } from "../shared/address.js" */
 /** @import { Rows } from "../list/rows.js" */
 /** @import { RowsData } from "../shared/types.d.ts" */
@@ -15,7 +16,9 @@ import { mountStepList } from "../list/step-list.js";
 import { TableView } from "../list/table.js";
 import { keepInUrl } from "../list/table-state.js";
 import { mountToolbar } from "../list/toolbar.js";
+import { mountFilms } from "../prompts/film-figure.js";
 import { mountPromptMap } from "../prompts/map.js";
+import { mountPromptList } from "../prompts/prompt-list.js";
 import { keepPrompt } from "../response/same-prompt.js";
 import { copies } from "../shared/copy.js";
 import { readJson } from "../shared/dom.js";
@@ -58,7 +61,7 @@ export function mount(root, address) {
       mountListPicker(root, runList.rows);
     });
   }
-  const { steps, stepList } = mountTables(root, data, page);
+  const { steps, stepList, prompts } = mountTables(root, data, page);
   list = stepList;
   mountPicker(root, data);
   mountHowTo(root, address, signal);
@@ -68,6 +71,7 @@ export function mount(root, address) {
   const numbers = steps ? stepsWithPage(steps.view) : [];
   mountStrips(root, { steps: numbers, open: hooks.openStep, tip: hooks.tip, signal });
   mountPromptMap(root, { address, tip: hooks.tip, signal });
+  mountFilms(root, signal);
   if (stepList && data) {
     stepList.rows.listeners.add(charts.update);
     keepPrompt(root, data, address, () => stepList.panel.open);
@@ -77,7 +81,7 @@ export function mount(root, address) {
   address.onChange(() => follow(root, list, address), signal);
   follow(root, list, address);
   return {
-    bindings: () => bindingsOf(root, list),
+    bindings: () => bindingsOf(root, list, prompts),
     unmount: () => mounted.abort(),
     where: () => list?.panel.where ?? "",
   };
@@ -94,6 +98,8 @@ function mountTables(root, data, page) {
   let steps = null;
   /** @type {StepList | null} */
   let stepList = null;
+  /** @type {PromptList | null} */
+  let prompts = null;
   /** @type {NodeListOf<HTMLElement>} */
   const sections = root.querySelectorAll("section.list");
   for (const section of sections) {
@@ -102,10 +108,14 @@ function mountTables(root, data, page) {
       if (data) stepList = mountStepList(root, section, data, page);
       continue;
     }
+    if (section.classList.contains("prompt-table")) {
+      prompts = mountPromptList(root, section, page);
+      continue;
+    }
     const table = mountTable(section, page);
     if (section.classList.contains("steps")) steps = table;
   }
-  return { steps, stepList };
+  return { steps, stepList, prompts };
 }
 
 /** @param {HTMLElement} section @param {{address: Address, signal: AbortSignal}} page */

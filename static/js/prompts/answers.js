@@ -119,23 +119,26 @@ export function stripOf(prompts, answers, prompt, texts) {
   const isCompared = rows.length > 1;
   return {
     title: fitting(prompt.split(/\s+/).filter(Boolean).join(" "), TITLE_CHARS),
-    caption: `${data.run}. ${legendInWords(scale, isCompared)}`,
+    caption: `${data.run}. ${legendInWords(data, scale, isCompared)}`,
     ends: scale ? endsOf(scale) : null,
     curve: curveOf(prompts, answers),
     rules: data.rules,
-    rows: rows.map((row) =>
-      rowOf(prompts, row, /** @type {AnswerText} */ (texts.get(row)), scale),
-    ),
+    rows: rows.map((row) => rowOf(prompts, row, /** @type {AnswerText} */ (texts.get(row)), scale)),
   };
 }
 
-/** Returns what the marks mean. @param {Scale | null} scale @param {boolean} isCompared */
-export function legendInWords(scale, isCompared) {
+/**
+ * Returns what the marks mean.
+ * @param {PromptsData} data
+ * @param {Scale | null} scale of the colours
+ * @param {boolean} isCompared whether words are compared with the row above
+ */
+export function legendInWords(data, scale, isCompared) {
   const colours =
     scale &&
     message(
       "Colour: the log-ratio of each token ({how}), clipped at ±{clip} {unit}, the 98th percentile.",
-      { how: "logp − ref_logp", clip: written(scale.high), unit: message("nats") },
+      { how: data.ratioHelp, clip: written(scale.high), unit: data.ratioUnit },
     );
   const underlined = isCompared && message("Underlined: words that the row above does not have.");
   return [colours, underlined].filter(Boolean).join(message(" "));
@@ -180,7 +183,11 @@ function rowOf(prompts, row, { text, tokens }, scale) {
   const [finding, token] = prompts.cited(row) ?? ["", null];
   const part =
     tokens && scale
-      ? excerpt(tokens.texts, [...tokens.ratios].map((value) => binOf(scale, value)), token)
+      ? excerpt(
+          tokens.texts,
+          [...tokens.ratios].map((value) => binOf(scale, value)),
+          token,
+        )
       : excerpt([text], [0], null);
   const name = WHICH[which[row]];
   const about = [
@@ -203,4 +210,3 @@ function rowOf(prompts, row, { text, tokens }, scale) {
 function binOf(scale, value) {
   return Number.isNaN(value) ? 0 : Number(scale.className(value).replace("div-", ""));
 }
-

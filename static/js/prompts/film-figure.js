@@ -72,11 +72,7 @@ function exportButtons(data, name) {
     const label = message("Download as {format}", { format });
     return el("button", { type: "button", onclick, "aria-label": label }, format);
   };
-  const copy = el(
-    "button",
-    { type: "button", "aria-live": "polite" },
-    message("Copy image"),
-  );
+  const copy = el("button", { type: "button", "aria-live": "polite" }, message("Copy image"));
   copy.addEventListener("click", async () => {
     const label = copy.textContent;
     const isCopied = await copyPicture(drawn());

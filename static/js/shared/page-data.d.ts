@@ -229,6 +229,8 @@ export interface PromptsData {
   reward: (number | null)[];
   length: (number | null)[];
   lengthLabel: string;
+  ratioHelp: string;
+  ratioUnit: string;
   which: number[];
   cited: Record<string, [string, number | null]>;
   points: number[];
