@@ -109,4 +109,4 @@ def _card(card: Mapping[str, str] | None, most: int) -> CardLines | None:
 
 def one_line(text: str, longest: int) -> str:
     """Return a text as one line without control characters, cut to ``longest`` characters."""
-    return shortened(" ".join(printable(str(text)).split()), longest)
+    return shortened(printable(" ".join(str(text).split())), longest)

@@ -11,6 +11,13 @@ from typing import Any, Literal, NotRequired, TypeAlias, TypedDict
 import numpy as np
 from numpy.typing import NDArray
 
+from rlreport.columns import BadEnd
+
+# Drawn in Python and by scripts, from the same data
+from rlreport.draw.film_strip import FilmCurveData as FilmCurveData
+from rlreport.draw.film_strip import FilmRuleData as FilmRuleData
+from rlreport.draw.film_strip import FilmStripData as FilmStripData
+from rlreport.draw.film_text import FilmRowData as FilmRowData
 from rlreport.text.numbers import NumberKind
 
 # In JSON, NaN is null.
@@ -29,6 +36,20 @@ class ColumnData(TypedDict):
     hidden: bool
     written: NumberKind
     group: str
+    term: str
+    bad_end: BadEnd
+    width: str
+
+
+class PresetData(TypedDict):
+    """A filter and a sort of a list, which one button applies."""
+
+    key: str
+    label: str
+    help: str
+    sort: str
+    ranges: NotRequired[dict[str, tuple[float | None, float | None]]]
+    words: NotRequired[dict[str, str]]
 
 
 class BadgeData(TypedDict):
@@ -139,8 +160,9 @@ class RowsData(PanelData):
     strings: dict[str, Texts]
     ranks: dict[str, list[int | None]]
     prompts: NotRequired[NDArray[np.int64]]
-    prefixes: NotRequired[tuple[str, ...]]
+    prefixes: NotRequired[dict[str, tuple[str, ...]]]
     filters: NotRequired[dict[str, str]]
+    presets: NotRequired[list[PresetData]]
     advantage: NotRequired[Literal["logged"]]
     titles: NotRequired[TitlesData]
 
@@ -156,6 +178,7 @@ class RunListData(TypedDict):
     strings: dict[str, Texts]
     texts: dict[str, Texts]
     filters: NotRequired[dict[str, str]]
+    presets: NotRequired[list[PresetData]]
     address: str
     prompt: str
 
@@ -169,6 +192,7 @@ class RunData(TypedDict):
     prompts: dict[str, list[int]]
     href: str
     prompt: str
+    overpaid: NotRequired[tuple[int, int | None]]
     live: NotRequired[int]
     built: NotRequired[str]
 
@@ -200,3 +224,20 @@ class ChartRows(TypedDict):
     """The rows of a chart, as columns: ``data`` of the specification in ``script.spec``."""
 
     columns: dict[str, list[Any]]
+
+
+class PromptMapData(TypedDict):
+    """The cells of the map of prompts × steps, row by row: ``script.map-data``."""
+
+    prompts: list[int]
+    names: list[str]
+    linked: list[int]
+    low: list[int]
+    high: list[int]
+    count: list[int]
+    value: list[float | None]
+    measure: str
+    training: int
+    gap: int
+    row: int
+    address: str

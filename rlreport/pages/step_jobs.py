@@ -20,7 +20,13 @@ from rlreport.pages.charts import (
     page_charts,
 )
 from rlreport.pages.context import PageContext, RunReport, StepJob, StepPage
-from rlreport.pages.listed import TOOLS, ending_texts, extra_key
+from rlreport.pages.listed import (
+    ERRORS,
+    TOOLS,
+    ending_texts,
+    error_counts,
+    extra_key,
+)
 from rlreport.pages.page import Addresses, Encode, rendered
 from rlreport.pages.plan import StepPlan
 from rlreport.pages.redact import redacted, response_numbers
@@ -151,6 +157,8 @@ def _all_columns(report: RunReport) -> _Columns:
         responses[_TEXT_NUMBER] = response_numbers(tables.responses)
     if any(column in GROUP_COLUMNS for column in report.shared.columns):
         responses |= group_figures(tables.responses)
+    if ERRORS in report.shared.columns:
+        responses[ERRORS.key] = error_counts(tables.responses)
     names = ["step", "incomplete", *report.shared.tile_names]
     steps = {name: tables.steps[name].to_numpy() for name in names}
     return _Columns(responses, steps)
@@ -181,7 +189,7 @@ def _render(job: StepJob, context: PageContext, encode: Encode) -> StepPage:
         description=view.in_words,
     )
     page = encode(html)
-    listed = listed_rows(job, rollouts, rows.values, context)
+    listed = listed_rows(job, rollouts, rows, context)
     return StepPage(job.plan, page, listed, view.texts, bool(html.tokens))
 
 

@@ -48,7 +48,7 @@ export async function mountRunList(root, section, address, signal) {
     if (!isListed) return;
     const replace = address.get("r") !== null && i !== null;
     const r = i === null ? null : rowIds[i];
-    address.set({ r, token: null, turn: null }, { push: !replace });
+    address.set({ r, token: null, turn: null, quote: null }, { push: !replace });
   };
   const view = new TableView(section, read, {
     href: (i) => addressOf(data, data.values.step[i], data.n[i]),

@@ -5,6 +5,7 @@
 import { copies } from "../shared/copy.js";
 import { menu } from "../shared/menu.js";
 import { el } from "../shared/dom.js";
+import { linkText } from "../shared/link.js";
 import { written } from "../shared/format.js";
 import { stepsOfRun } from "../shared/run.js";
 import { keepsTokens, tokensFile, tokensOfStep } from "../shared/step-tokens.js";
@@ -105,6 +106,15 @@ export class Panel {
     if (focused) this.focusAgain(focused);
     this.goToTurn();
     await this.showTokens(located, holder);
+    this.goToQuote(texts.cite);
+  }
+
+  /** Marks the quote that the URL has. @param {() => boolean} inText marks it in the texts */
+  goToQuote(inText) {
+    const quote = this.address.get("quote");
+    if (!quote) return;
+    this.tokens?.cite(quote);
+    if (!inText()) this.conversation?.cite(quote);
   }
 
   /**
@@ -172,9 +182,10 @@ export class Panel {
       data.turns[n] ?? [],
       {
         query: this.rows.query,
-        highlights: data.highlights,
-        titles: data.titles,
-        repeated: keepsTokens(data.step),
+          quote: this.address.get("quote") ?? "",
+          highlights: data.highlights,
+          titles: data.titles,
+          repeated: keepsTokens(data.step),
       },
     );
     const holder = el("section", { class: "token-view", "aria-label": message("Tokens") });
@@ -293,6 +304,11 @@ export class Panel {
     const at = this.open < 0 ? -1 : order.indexOf(this.open);
     const next = at < 0 ? 0 : at + delta;
     if (next >= 0 && next < order.length) this.go(order[next]);
+  }
+
+  /** Place of the open response in the log, "" for none. */
+  get where() {
+    return this.data?.where[this.at] ?? "";
   }
 
   /** Goes to the next branch of the open response's rollout. */
@@ -423,7 +439,7 @@ function copyMenu(response, where) {
   const { node } = menu(message("Copy"), (sheet) =>
     sheet.replaceChildren(
       copyButton(message("Response"), response),
-      copyButton(message("Link"), () => location.href),
+      copyButton(message("Link"), () => linkText(where)),
       copyButton(message("Log location"), () => where),
     ),
   );

@@ -5,6 +5,7 @@
 import { format } from "../shared/address.js";
 import { el } from "../shared/dom.js";
 import { precise, written } from "../shared/format.js";
+import { partsWithQuote } from "../shared/quote.js";
 import { linePlot } from "./line.js";
 import { promptTokens } from "./prompt-tokens.js";
 import { Scale, extremes, valuesOf } from "./metrics.js";
@@ -64,6 +65,8 @@ export class TokenView {
     this.metrics = offered;
     /** Labels of metrics without a value. */
     this.withoutValues = [...without.map(({ label }) => label), ...data.nan];
+    /** @type {Span | null} tokens of the quote that the URL has */
+    this.cited = null;
     /** Index of the current token, −1 for none. */
     this.at = -1;
     this.byStep = false;
@@ -236,6 +239,7 @@ export class TokenView {
     this.pair.replaceChildren(
       ...this.views.map((text, k) => el("div", {}, this.legends[k], text.node)),
     );
+    for (const text of this.views) text.cite(this.cited);
     // Until a token is selected, Tab reaches the first one.
     if (this.at < 0) for (const text of this.views) text.span(0).tabIndex = 0;
     else for (const text of this.views) text.select(this.at);
@@ -272,6 +276,12 @@ export class TokenView {
     const [first, second] = this.shown;
     if (second && second.unit === first.unit) return [this.shown];
     return this.shown.map((metric) => [metric]);
+  }
+
+  /** Marks the tokens of a quote. @param {string} quote */
+  cite(quote) {
+    this.cited = partsWithQuote(this.texts, quote);
+    for (const text of this.views) text.cite(this.cited);
   }
 
   /** Selects a token on the reader's request. @param {number} i */

@@ -5,7 +5,12 @@ import type { ColumnData, RowsData, RunData } from "./page-data.d.ts";
 export type {
   BadgeData as Badge,
   ColumnData,
+  FilmCurveData as FilmCurve,
+  FilmRowData as FilmRow,
+  FilmRuleData as FilmRule,
+  FilmStripData as FilmStrip,
   MetricData as Metric,
+  PromptMapData,
   RowsData,
   RunData,
   RunListData,
@@ -41,4 +46,5 @@ declare global {
   var rlreportSteps: RunData | null | undefined;
   var rlreportTexts: Record<string, string> | undefined;
   var rlreportTokens: Record<string, string> | undefined;
+  var rlreportTerms: string | undefined;
 }
