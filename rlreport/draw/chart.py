@@ -341,9 +341,8 @@ class Chart:
     )
     # section of the overview page: ``lead`` (on top), ``reward``, ``open``, ``more`` (collapsed)
     place: PageSlot = "open"
-    smoothed: bool = (
-        False  # whether curves are smoothed, with the logged values behind them
-    )
+    # how noisy curves are smoothed, with the logged values behind them; "" if none is
+    smoothing: str = ""
     # names of the curves with their styles, above the plot; empty where the plot has the names
     key: tuple[KeyEntry, ...] = ()
     # first and last step that are shown, if they are those around an event, else None

@@ -57,9 +57,11 @@ _MARGIN = 2.0
 
 # Decay factors of the moving averages offered to readers
 SMOOTHING = (0.6, 0.9)
-# Noisy curves of more values than this use the second factor, others the first: an average over 4
-# of 300 values is still noise. Their logged values are dots behind it, not a thin line.
+# A noisy curve of up to LONG values is drawn as the moving average of the first factor. Of more, it
+# is noise still, and with a larger factor it would come late: their line is a running median over
+# this part of the values, which keeps sharp falls, and logged values are dots, not a thin line.
 LONG = 150
+MEDIAN_PART = 1 / 24
 # Maximum number of curves whose ranges are shaded where steps are averaged
 MOST_RANGES = 3
 LEAST_SMOOTHED = 10  # Minimum number of values of a curve that can be smoothed
@@ -69,6 +71,7 @@ NOISE = 0.08
 # Minimum share of their values that are turning points, higher or lower than both neighbours; of
 # white noise 2/3 are
 TURNING_POINTS = 1 / 3
+MEDIAN = "median"  # field of rows with the running median
 # Opacity of logged values behind a smoothed line, a Vega expression
 _SHOWN_BEHIND = "smoothing ? 0.4 : 0"
 # Labels of points in this left part of a plane are right of them
@@ -132,9 +135,8 @@ class DrawnCurve:
         return bool(noise > NOISE and turning_points > TURNING_POINTS * len(changes))
 
     @property
-    def factor(self) -> float:
-        """Decay factor of the moving average that is drawn if the curve is noisy."""
-        return SMOOTHING[int(np.isfinite(self.values).sum() > LONG)]
+    def is_long(self) -> bool:
+        return bool(np.isfinite(self.values).sum() > LONG)
 
     def arrays(self) -> dict[str, Floats]:
         """Return field -> array, for ``values`` and those of the other fields that are set."""
@@ -156,6 +158,23 @@ def smoothed(values: Floats, factor: float) -> Floats:
     finite = pd.Series(values).dropna()
     averages = finite.ewm(alpha=1 - factor).mean()
     return averages.reindex(range(len(values))).to_numpy(dtype=np.float64)
+
+
+def median_window(values: Floats) -> int:
+    """Return the number of values of the running median of a long curve, which is odd."""
+    return 2 * round(np.isfinite(values).sum() * MEDIAN_PART / 2) + 1
+
+
+def running_median(values: Floats) -> Floats:
+    """Return the running median of a long curve, averaged over a third of its window.
+
+    Windows are centred, and shorter at the ends. Missing values are skipped and stay missing.
+    """
+    finite = pd.Series(values).dropna()
+    window = median_window(values)
+    medians = finite.rolling(window, center=True, min_periods=1).median()
+    means = medians.rolling(max(window // 3, 1), center=True, min_periods=1).mean()
+    return means.reindex(range(len(values))).to_numpy(dtype=np.float64)
 
 
 def is_sparse(values: Floats) -> bool:
@@ -351,17 +370,16 @@ def _curve_chart(
     thin = _without_many_ranges(thinned(frame.steps, logged))
     y = _value_axis(thin, style)
     # The mean of a spike and its neighbours would look like a plateau on a logarithmic axis.
-    noisy: dict[str, float] = {}
-    if y.scale != "log":
-        noisy = {curve.key: curve.factor for curve in thin.curves if curve.is_noisy}
+    noisy = [curve for curve in thin.curves if curve.is_noisy and y.scale != "log"]
+    smooth_fields = {curve.key: _smooth_field(curve) for curve in noisy}
     marks = frame.marks(name)
     # Later rows are drawn on top of earlier ones: the most severe mark and the first curve.
     by_severity = sorted(marks, key=lambda mark: -mark.severity.order)
     rows = _rows_of(thin)
-    drawn_rows = _smoothed_rows(rows, noisy)
+    drawn_rows = _smoothed_rows(rows, smooth_fields)
     run_rules = frame.rules_on(name)
     rules = rules_of(thin.named_events, frame.extent, run_rules)
-    layers = _layers(rows, noisy, by_severity, y)
+    layers = _layers(rows, smooth_fields, by_severity, y)
     layers["point"] = _point_rows(rows, thin.curves)
     layers |= run_rules.layers()
     layers["event"] = _rule_rows(rules, marks, frame)
@@ -370,8 +388,7 @@ def _curve_chart(
     key = _key(thin.curves, always=style.has_key)
     if not key:
         depth = max(run_rules.depth, FIRST_LINE + 4 if rules else 0)
-        layers["label"] = _labels(thin, drawn_rows, y, plot_height(size), depth)
-        layers["halo"] = layers["label"]
+        layers |= _label_layers(thin, drawn_rows, y, plot_height(size), depth)
     spec, vega = fill(
         f"curves_{y.scale}",
         {"rows": drawn_rows, **layers},
@@ -379,16 +396,20 @@ def _curve_chart(
         curve_styles(thin.curves),
         size=size,
     )
-    _make_interactive(spec, rows, thin.curves, noisy, percent=style.percent)
+    _make_interactive(spec, rows, thin.curves, smooth_fields, percent=style.percent)
     # The description has the logged values, not their means.
     sentences_on_curves = [
         in_words(curve, frame.steps, style.percent)
         for curve in logged
         if curve.has_line
     ]
-    events = [rule.words for rule in run_rules.rules] if run_rules.labelled else []
-    events += [rule.words for rule in rules]
-    remarks = _remarks(thin.group_size, bool(noisy), by_severity, events, omitted)
+    remarks = _remarks(
+        thin.group_size,
+        bool(noisy),
+        by_severity,
+        [*run_rules.labels, *(rule.words for rule in rules)],
+        omitted,
+    )
     return Chart(
         name=name,
         title=title,
@@ -397,7 +418,7 @@ def _curve_chart(
         vega=vega,
         wide=style.wide,
         shaded=tuple((mark.severity, mark.words) for mark in marks),
-        smoothed=bool(noisy),
+        smoothing=_smoothing_in_words(noisy),
         key=key,
     )
 
@@ -450,27 +471,42 @@ def _without_many_ranges(thin: ThinnedCurves) -> ThinnedCurves:
     return thin._replace(curves=curves)
 
 
-def _smoothed_rows(rows: Rows, noisy: Mapping[str, float]) -> Rows:
-    """Return the rows of the static drawing, with moving averages of noisy curves.
+def _smooth_field(curve: DrawnCurve) -> str:
+    """Return the field of rows with the smooth line of a noisy curve."""
+    return MEDIAN if curve.is_long else _average_field(SMOOTHING[0])
 
-    ``noisy``: key of a noisy curve -> factor of its average.
+
+def _smoothing_in_words(noisy: Sequence[DrawnCurve]) -> str:
+    """Return how noisy curves are smoothed, "" if there are none."""
+    windows = [median_window(curve.values) for curve in noisy if curve.is_long]
+    if windows:
+        return message("running median of {count} values", count=max(windows))
+    if noisy:
+        return message("moving average, factor {factor}", factor=SMOOTHING[0])
+    return ""
+
+
+def _smoothed_rows(rows: Rows, noisy: Mapping[str, str]) -> Rows:
+    """Return the rows of the static drawing, with the smooth lines of noisy curves.
+
+    ``noisy``: key of a noisy curve -> field of its smooth line.
     """
     drawn_rows: list[Mapping[str, Any]] = []
     for row in rows:
-        factor = noisy.get(row["series"])
-        if factor is not None:
-            drawn_rows.append({**row, "value": row[_average_field(factor)]})
+        field = noisy.get(row["series"])
+        if field is not None:
+            drawn_rows.append({**row, "value": row[field]})
         else:
             drawn_rows.append(row)
     return drawn_rows
 
 
 def _layers(
-    rows: Rows, noisy: Mapping[str, float], marks: Sequence[Mark], y: Axis
+    rows: Rows, noisy: Mapping[str, str], marks: Sequence[Mark], y: Axis
 ) -> dict[str, Rows]:
     """Return the rows of those layers of the design ``curves`` that have data of their own.
 
-    These are layer -> rows: the logged values of noisy curves (key -> factor), as a line or as
+    These are layer -> rows: the logged values of noisy curves (key -> field), as a line or as
     dots, the marked steps, and a line at 0 if the axis passes it.
     """
     shaded: list[dict[str, Any]] = []
@@ -482,11 +518,11 @@ def _layers(
         # The interval of the onset is shaded already.
         shaded += [] if mark.is_ruled else spans
     return {
-        "raw": [row for row in rows if noisy.get(row["series"]) == SMOOTHING[0]],
+        "raw": [row for row in rows if noisy.get(row["series"], MEDIAN) != MEDIAN],
         "raw_dots": [
             row
             for row in rows
-            if noisy.get(row["series"]) == SMOOTHING[1] and row["value"] is not None
+            if noisy.get(row["series"]) == MEDIAN and row["value"] is not None
         ],
         "marked": shaded,
         "marked_bar": bars,
@@ -681,6 +717,9 @@ def _rows(steps: Floats, curve: DrawnCurve) -> list[dict[str, Any]]:
             # Four digits suffice for a line, and keep the page small.
             rounded = [finite_or_none(value, 4) for value in averages]
             columns[_average_field(factor)] = rounded
+    if curve.is_long and curve.is_noisy:
+        medians = running_median(curve.values).tolist()
+        columns[MEDIAN] = [finite_or_none(value, 4) for value in medians]
     rows = records(columns)
     if is_sparse(curve.values):
         # Without rows for its gaps, the line bridges them.
@@ -715,6 +754,13 @@ def _point_rows(rows: Rows, curves: Sequence[DrawnCurve]) -> Rows:
         if here is not None and is_point:
             points.append(row)
     return points
+
+
+def _label_layers(
+    thin: ThinnedCurves, rows: Rows, y: Axis, height: int, depth: int
+) -> dict[str, Rows]:
+    labels = _labels(thin, rows, y, height, depth)
+    return {"label": labels, "halo": labels}
 
 
 def _labels(
@@ -785,14 +831,14 @@ def _make_interactive(
     spec: Spec,
     rows: Rows,
     curves: Sequence[DrawnCurve],
-    noisy: Mapping[str, float],
+    noisy: Mapping[str, str],
     *,
     percent: bool,
 ) -> None:
     """Give a specification the logged rows, a tooltip and a choice of smoothing, in place.
 
     Layers that the interactive chart does not need are removed. ``noisy``: key of each curve that
-    is smoothed at first -> factor of its average.
+    is smoothed at first -> field of its smooth line.
     """
     # The logged values behind smoothed lines: ``_offer_smoothing`` adds a layer that reacts.
     unused = {"raw", "raw_dots"}
@@ -836,10 +882,10 @@ def _tip(field: str, form: str, title: str) -> dict[str, str]:
     return {"field": field, "type": "quantitative", "format": form, "title": title}
 
 
-def _offer_smoothing(spec: Spec, rows: Rows, noisy: Mapping[str, float]) -> None:
+def _offer_smoothing(spec: Spec, rows: Rows, noisy: Mapping[str, str]) -> None:
     """Let the reader choose the smoothing; a thin line of the logged values goes behind, or dots.
 
-    ``noisy``: key of each curve that the first choice, "of noisy curves", smooths -> factor.
+    ``noisy``: key of each curve that the first choice, "of noisy curves", smooths -> its field.
     """
     line = layer_named(spec, "line")
     behind = deepcopy(line) | {"name": f"{INTERACTION}_raw"}
@@ -853,11 +899,10 @@ def _offer_smoothing(spec: Spec, rows: Rows, noisy: Mapping[str, float]) -> None
     spec["layer"].insert(spec["layer"].index(line), behind)
     # A chain of Vega conditionals: "condition ? field : …", the logged value last
     expression = ""
-    for factor in SMOOTHING:
-        keys = [key for key, own in noisy.items() if own == factor]
-        if keys:
-            condition = f"smoothing == 'auto' && indexof({keys}, datum.series) >= 0"
-            expression += f"{condition} ? datum.{_average_field(factor)} : "
+    for field in dict.fromkeys(noisy.values()):
+        keys = [key for key, own in noisy.items() if own == field]
+        condition = f"smoothing == 'auto' && indexof({keys}, datum.series) >= 0"
+        expression += f"{condition} ? datum.{field} : "
     for factor in SMOOTHING:
         expression += f"smoothing == {factor} ? datum.{_average_field(factor)} : "
     expression += "datum.value"
