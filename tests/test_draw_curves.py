@@ -8,16 +8,10 @@ import pytest
 
 from rlreport.draw.catalogue import overview_charts
 from rlreport.draw.chart import Chart
-from rlreport.draw.curves import (
-    MOST_POINTS,
-    SMOOTHING,
-    SPARKLINE_POINTS,
-    ChartStyle,
-    DrawnCurve,
-    curve_chart,
-    sparkline,
-)
+from rlreport.draw.curves import MOST_POINTS, ChartStyle, DrawnCurve, curve_chart
 from rlreport.draw.frame import Frame
+from rlreport.draw.smoothing import SMOOTHING
+from rlreport.draw.sparkline import SPARKLINE_POINTS, sparkline
 from rlreport.draw.svg import drawn
 from tests.tables_builder import (
     charts_of_run,

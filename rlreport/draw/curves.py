@@ -20,7 +20,6 @@ from rlreport.draw.chart import (
     Rows,
     Scale,
     drawable,
-    evenly,
     fill,
     finite_or_none,
     label,
@@ -34,6 +33,17 @@ from rlreport.draw.chart import (
 from rlreport.draw.events import DrawnEvent, Rule, rules_of
 from rlreport.draw.frame import Frame, Mark
 from rlreport.draw.rules import FIRST_LINE
+from rlreport.draw.smoothing import (
+    LEAST_SMOOTHED,
+    LONG,
+    MEDIAN,
+    SMOOTHING,
+    average_field,
+    is_sparse,
+    median_window,
+    running_median,
+    smoothed,
+)
 from rlreport.draw.theme import (
     DOTS,
     INTERACTION,
@@ -43,39 +53,24 @@ from rlreport.draw.theme import (
     VALUE_FORMAT,
     Spec,
 )
-from rlreport.figures.ragged import Floats, Ints
+from rlreport.figures.ragged import Floats
 from rlreport.text.messages import clauses, message, plural, sentences
 from rlreport.text.numbers import written
 
 MOST_POINTS = 400  # maximum number of points per curve
 AVERAGED_POINTS = 250  # maximum number of points with a range, which take more bytes
-SPARKLINE_POINTS = 50
-# Box of a sparkline, and the margin above and below its line
-_WIDTH = 100.0
-_HEIGHT = 24.0
-_MARGIN = 2.0
 
-# Decay factors of the moving averages offered to readers
-SMOOTHING = (0.6, 0.9)
-# A noisy curve of up to LONG values is drawn as the moving average of the first factor. Of more, it
-# is noise still, and with a larger factor it would come late: their line is a running median over
-# this part of the values, which keeps sharp falls, and logged values are dots, not a thin line.
-LONG = 150
-MEDIAN_PART = 1 / 24
+
 # Maximum number of curves whose ranges are shaded where steps are averaged
 MOST_RANGES = 3
-LEAST_SMOOTHED = 10  # Minimum number of values of a curve that can be smoothed
 # Minimum noise of curves that are smoothed: half the mean squared difference of adjacent values,
 # divided by the variance of the values; 1 for white noise
 NOISE = 0.08
 # Minimum share of their values that are turning points, higher or lower than both neighbours; of
 # white noise 2/3 are
 TURNING_POINTS = 1 / 3
-MEDIAN = "median"  # field of rows with the running median
 # Opacity of logged values behind a smoothed line, a Vega expression
 _SHOWN_BEHIND = "smoothing ? 0.4 : 0"
-# Labels of points in this left part of a plane are right of them
-PATH_LABELS_LEFT = 0.8
 MARGIN = 0.06  # of a logarithmic axis, as a fraction of its decades, at either end
 
 # Names of curves stand in the plot if there are at most so many, none of them longer; otherwise
@@ -149,43 +144,6 @@ class DrawnCurve:
         return replace(self, **arrays)  # type: ignore[arg-type] # arrays only
 
 
-def smoothed(values: Floats, factor: float) -> Floats:
-    """Return the exponential moving average of values; weights decay by ``factor`` per value.
-
-    As in TensorBoard, weights are normalized so that the average does not start near 0 (Kingma
-    and Ba (2015), section 3). Missing values are skipped and stay missing.
-    """
-    finite = pd.Series(values).dropna()
-    averages = finite.ewm(alpha=1 - factor).mean()
-    return averages.reindex(range(len(values))).to_numpy(dtype=np.float64)
-
-
-def median_window(values: Floats) -> int:
-    """Return the number of values of the running median of a long curve, which is odd."""
-    return 2 * round(np.isfinite(values).sum() * MEDIAN_PART / 2) + 1
-
-
-def running_median(values: Floats) -> Floats:
-    """Return the running median of a long curve, averaged over a third of its window.
-
-    Windows are centred, and shorter at the ends. Missing values are skipped and stay missing.
-    """
-    finite = pd.Series(values).dropna()
-    window = median_window(values)
-    medians = finite.rolling(window, center=True, min_periods=1).median()
-    means = medians.rolling(max(window // 3, 1), center=True, min_periods=1).mean()
-    return means.reindex(range(len(values))).to_numpy(dtype=np.float64)
-
-
-def is_sparse(values: Floats) -> bool:
-    """Return whether most finite values have a gap before the next one; lines then bridge gaps."""
-    finite = np.isfinite(values)
-    adjacent_pairs = (finite[1:] & finite[:-1]).sum()
-    # Each value but the last has a next one.
-    pairs = finite.sum() - 1
-    return bool(2 * adjacent_pairs < pairs)
-
-
 class ThinnedCurves(NamedTuple):
     """Curves whose points are means of ``group_size`` steps each (1: as logged)."""
 
@@ -257,46 +215,6 @@ def in_words(curve: DrawnCurve, steps: Floats, percent: bool) -> str:
         lowest=at(int(values.argmin())),
         highest=at(int(values.argmax())),
     )
-
-
-def sparkline(values: Floats, steps: Ints | None = None) -> str:
-    """Return a line as SVG path data in a box of 100 × 24, "" for fewer than two points.
-
-    ``steps`` are those of the values, ascending; without them, points are evenly spaced.
-    """
-    values = drawable(values)
-    if len(values) < 2:
-        return ""
-    positions = np.arange(len(values)) if steps is None else steps.astype(np.float64)
-    x = _WIDTH * (positions - positions[0]) / (positions[-1] - positions[0])
-    if len(values) > SPARKLINE_POINTS:
-        # Each of SPARKLINE_POINTS points is the mean of a group of neighbours.
-        neighbours = np.arange(len(values)) * SPARKLINE_POINTS // len(values)
-        means = pd.DataFrame({"x": x, "y": values}).groupby(neighbours).mean()
-        x = means["x"].to_numpy()
-        values = means["y"].to_numpy()
-    finite = np.isfinite(values)
-    if finite.sum() < 2:
-        return ""
-    # After each gap a new line starts, but lines of sparse values bridge their gaps.
-    is_after_gap = np.append(True, ~finite[:-1])
-    starts = is_after_gap[finite]
-    if is_sparse(values):
-        starts[1:] = False
-    y = _sparkline_heights(values[finite])
-    points = zip(starts, x[finite], y, strict=True)
-    return "".join(f"{'M' if start else 'L'}{x:.4g} {y:.3g}" for start, x, y in points)
-
-
-def _sparkline_heights(values: Floats) -> Floats:
-    """Return y of finite values, downwards: the highest value at the margin on top."""
-    low = float(values.min())
-    high = float(values.max())
-    if high > low:
-        fractions = (values - low) / (high - low)
-    else:  # all values are equal: a line in the middle
-        fractions = np.full(len(values), 0.5)
-    return _MARGIN + (1.0 - fractions) * (_HEIGHT - 2 * _MARGIN)
 
 
 def floats(table: pd.DataFrame, column: str) -> Floats:
@@ -473,7 +391,7 @@ def _without_many_ranges(thin: ThinnedCurves) -> ThinnedCurves:
 
 def _smooth_field(curve: DrawnCurve) -> str:
     """Return the field of rows with the smooth line of a noisy curve."""
-    return MEDIAN if curve.is_long else _average_field(SMOOTHING[0])
+    return MEDIAN if curve.is_long else average_field(SMOOTHING[0])
 
 
 def _smoothing_in_words(noisy: Sequence[DrawnCurve]) -> str:
@@ -616,51 +534,6 @@ def curves_of(columns: Iterable[tuple[Any, Any]], prefix: str = "") -> list[Draw
     return curves
 
 
-class Path(NamedTuple):
-    """A run's way through a plane: reward over another figure."""
-
-    curve: DrawnCurve  # its values are y
-    steps: Floats  # float64 (S,)
-    x: Floats  # float64 (S,)
-    labels: Mapping[int, str]  # index of a point, 0 or -1 -> text at it
-
-
-def path_chart(
-    name: str, title: str, description: str, axis: str, paths: Sequence[Path]
-) -> Chart:
-    """Return a chart of reward over another figure, whose name and unit is ``axis``."""
-    rows: list[dict[str, Any]] = []
-    ends: list[dict[str, Any]] = []
-    for path in paths:
-        # The first and the last point, which may have labels, always remain.
-        selection = evenly(len(path.x), MOST_POINTS)
-        x = path.x[selection]
-        y = path.curve.values[selection]
-        places = records({"x": x, "y": y})
-        points = [
-            {"step": int(step), "series": path.curve.key} | place
-            for step, place in zip(path.steps[selection], places, strict=True)
-        ]
-        rows += points
-        for index, text in path.labels.items():
-            ends.append(points[index] | {"label": text})
-    x_limits = limits([path.x for path in paths])
-    for end in ends:
-        # The edge of the plot is that of the page: labels near it are left of their point.
-        is_left = end["x"] <= x_limits[0] + PATH_LABELS_LEFT * (
-            x_limits[1] - x_limits[0]
-        )
-        end["side"] = "after" if is_left else "before"
-    y_limits = limits([path.curve.values for path in paths])
-    spec, vega = fill(
-        "paths",
-        {"rows": rows, "label": ends, "halo": ends},
-        (Axis(*x_limits, axis), Axis(*y_limits, message("mean reward"))),
-        curve_styles([path.curve for path in paths]),
-    )
-    return Chart(name=name, title=title, description=description, spec=spec, vega=vega)
-
-
 def _value_axis(thin: ThinnedCurves, style: ChartStyle) -> Axis:
     """Return the y axis: its limits, its scale, and its title, which names the scale."""
     title = _axis_title(thin, style.axis)
@@ -716,7 +589,7 @@ def _rows(steps: Floats, curve: DrawnCurve) -> list[dict[str, Any]]:
             averages = smoothed(curve.values, factor).tolist()
             # Four digits suffice for a line, and keep the page small.
             rounded = [finite_or_none(value, 4) for value in averages]
-            columns[_average_field(factor)] = rounded
+            columns[average_field(factor)] = rounded
     if curve.is_long and curve.is_noisy:
         medians = running_median(curve.values).tolist()
         columns[MEDIAN] = [finite_or_none(value, 4) for value in medians]
@@ -725,11 +598,6 @@ def _rows(steps: Floats, curve: DrawnCurve) -> list[dict[str, Any]]:
         # Without rows for its gaps, the line bridges them.
         return [row for row in rows if row["value"] is not None]
     return rows
-
-
-def _average_field(factor: float) -> str:
-    """Return the field of rows with the moving average of a decay factor: 0.6 -> "ema_6"."""
-    return f"ema_{factor * 10:.0f}"
 
 
 def _point_rows(rows: Rows, curves: Sequence[DrawnCurve]) -> Rows:
@@ -849,7 +717,7 @@ def _make_interactive(
     spec["data"] = {"values": rows}
     spec["layer"] = [layer for layer in spec["layer"] if layer["name"] not in unused]
     _add_tooltip(spec, curves, percent)
-    if any(_average_field(SMOOTHING[0]) in row for row in rows):
+    if any(average_field(SMOOTHING[0]) in row for row in rows):
         _offer_smoothing(spec, rows, noisy)
 
 
@@ -904,7 +772,7 @@ def _offer_smoothing(spec: Spec, rows: Rows, noisy: Mapping[str, str]) -> None:
         condition = f"smoothing == 'auto' && indexof({keys}, datum.series) >= 0"
         expression += f"{condition} ? datum.{field} : "
     for factor in SMOOTHING:
-        expression += f"smoothing == {factor} ? datum.{_average_field(factor)} : "
+        expression += f"smoothing == {factor} ? datum.{average_field(factor)} : "
     expression += "datum.value"
     line["transform"] = [{"calculate": expression, "as": "value"}]
     bind = {
