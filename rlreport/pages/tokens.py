@@ -112,17 +112,31 @@ _TOKEN = ColumnView("token", message("Token"), kind="token")
 _NGRAM = ColumnView("ngram", message("Text"), kind="token")
 _SHARE = message("share of responses that contain it")
 _SPREAD = (
-    ColumnView("share_first", message("First steps"), help=_SHARE, written="share"),
-    ColumnView("share_last", message("Last steps"), help=_SHARE, written="share"),
+    ColumnView(
+        "share_first",
+        message("First steps"),
+        help=_SHARE,
+        written="share",
+        term="texts.share_first",
+    ),
+    ColumnView(
+        "share_last",
+        message("Last steps"),
+        help=_SHARE,
+        written="share",
+        term="texts.share_last",
+    ),
     ColumnView(
         "z",
         "z",
         help=message("significance of the rise of its share, in standard errors"),
+        term="texts.z",
     ),
     ColumnView(
         "reward_lift",
         message("Reward lift"),
         help=message("gain over others in the step"),
+        term="texts.reward_lift",
     ),
 )
 _SEEN_IN = ColumnView(
