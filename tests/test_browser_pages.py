@@ -9,7 +9,7 @@ from tests.browser import box_of, listed, numbers, rest, serious, visiting
 from tests.running import in_ci
 
 pytestmark = pytest.mark.untraced
-KINDS = ["index.html", "steps/59.html", "prompts.html", "tokens.html", "data.html"]
+KINDS = ["index.html", "steps/59.html", "prompts.html", "texts.html", "data.html"]
 
 
 def live(name: str) -> str:
@@ -59,7 +59,7 @@ def test_pages_read_without_scripts(browser, hacking, kind):
 
 def test_columns_of_links_to_responses_are_not_aligned_as_numbers(hacking):
     pages = [
-        (hacking / name).read_text("utf-8") for name in ("index.html", "tokens.html")
+        (hacking / name).read_text("utf-8") for name in ("index.html", "texts.html")
     ]
     classes = re.findall(
         r'<th scope="col" class="(\w+)" data-key="example"', "".join(pages)

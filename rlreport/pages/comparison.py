@@ -508,7 +508,6 @@ def _rows_data(flips: Sequence[Flip], outcome: Outcome) -> RowsData:
         "ranks": {},
         "badges": {},
         "highlights": [],
-        "metrics": [],
         "titles": {
             "row": message("Prompt {n}", n="{n}"),  # scripts fill in the number
             "response": message("NEW's response"),

@@ -11,6 +11,7 @@ import numpy as np
 from rlreport.check.course import Course, Quantity, course_of
 from rlreport.check.course_words import NAMES
 from rlreport.check.curve import Level
+from rlreport.check.group_signal import group_signal
 from rlreport.check.series import Series
 from rlreport.columns import STEP, Column
 from rlreport.draw.curves import sparkline
@@ -55,7 +56,9 @@ def run_courses(report: RunReport) -> list[tuple[Column, Course]]:
             if course is None and quantity == "validation":
                 # The part of the reward that stands in for it, if there is one
                 course = run.verdict.courses.get("accuracy")
-        elif name in report.shared.tile_names:
+        elif name in report.shared.tile_names or (
+            name == "zero_variance_groups" and _wastes_groups(run)
+        ):
             label = ""
             values = steps[name].to_numpy(np.float64)
             course = course_of(Series(steps["step"].to_numpy(np.int64), values), name)
@@ -71,6 +74,12 @@ def run_courses(report: RunReport) -> list[tuple[Column, Course]]:
             column = _trainer_column(STEP[name], course, label, per_token)
         result.append((column, course))
     return result
+
+
+def _wastes_groups(run: JudgedRun) -> bool:
+    """Return whether some groups of a run that learns from groups taught nothing."""
+    signal = group_signal(run.tables)
+    return signal is not None and signal.equal > 0
 
 
 def _part_column(column: Column, course: Course) -> Column:
@@ -126,6 +135,7 @@ def _run_figure(column: Column, course: Course, *, is_score: bool) -> KeyFigure:
         best if is_score and is_lower and course.top != course.first else None,
         sparkline=sparkline(course.values, course.steps),
         help=column.help,
+        term=column.term,
     )
 
 
@@ -192,6 +202,7 @@ def step_figures(context: PageContext, job: StepJob) -> list[KeyFigure]:
                 number_cell(values[last], figure.kind, message("not in this step")),
                 changes=changes,
                 help=figure.help,
+                term=figure.term,
             )
         )
     return result

@@ -18,6 +18,7 @@ from rlreport.check.four_lines import (
     why_no_example,
 )
 from rlreport.check.limits import LimitKind, Tested
+from rlreport.check.unlogged import Log, unlogged
 from rlreport.check.verdict import FIRST_WORDS, Muted, Verdict
 from rlreport.draw.chart import evenly
 from rlreport.pages.page import Addresses
@@ -58,6 +59,10 @@ class ExampleView:
     excerpt: str | None
     value: str  # with its unit, "" if readers cannot interpret it
     before: ExampleView | None  # a response from before the onset, to compare
+
+
+# Part of the data page that says what would log what is not logged
+NOT_LOGGED = "not-logged"
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +126,7 @@ class VerdictView:
     not_observed: str
     counts: str  # how many checks found nothing, and how many need what is not logged
     checks: Link  # to the list of all checks
+    how_to_log: Link | None  # to what would log what is not, if the report says so
 
     @property
     def what_after_word(self) -> str:
@@ -170,7 +176,15 @@ def verdict_view(verdict: Verdict, addresses: Addresses) -> VerdictView:
         not_observed=listed(verdict.not_observed),
         counts=phrases([found_nothing_text(verdict), not_logged_text(verdict)]),
         checks=Link(message("list of checks"), addresses.page("data")),
+        how_to_log=_how_to_log(verdict, addresses),
     )
+
+
+def _how_to_log(verdict: Verdict, addresses: Addresses) -> Link | None:
+    """Return a link to what would log what is missing, None if the data page does not say it."""
+    if not unlogged(verdict.not_run, Log()):
+        return None
+    return Link(message("What would log it"), addresses.part("data", NOT_LOGGED))
 
 
 def _further_examples(lead: FindingView, verdict: Verdict) -> list[ExampleView]:

@@ -20,9 +20,9 @@ The rule, for a prompt with responses at K >= 2 steps:
      t responses (Lehmann 1975, section 1.4).
 5. *Many prompts.* Of all tested prompts, those are significant that the procedure of Benjamini and
    Hochberg (1995) keeps at a false discovery rate of 5%: the k prompts with the smallest p, where k
-   is the largest number with p₍ₖ₎ <= 0.05 k / (number of tests). If no prompt changed, any is called
-   improved or regressed in at most 5% of runs. Prompts that are never or always solved are not
-   tested: their p is 1 whatever the order of their responses.
+   is the largest number with p₍ₖ₎ <= 0.05 k / (number of tests). If no prompt changed, any is
+   called improved or regressed in at most 5% of runs. Prompts that are never or always solved are
+   not tested: their p is 1 whatever the order of their responses.
 6. *Improved* and *regressed* are significant prompts whose late responses are the better or the
    worse ones by what is tested: their share or their ranks. Of all others no change is clear, which
    does not mean that there is none.

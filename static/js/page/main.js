@@ -5,6 +5,7 @@ import { startHowTo } from "./how-to.js";
 import { mountKeys } from "./keys.js";
 import { stayFresh } from "./live.js";
 import { mount } from "./page.js";
+import { startTerms } from "../shared/terms.js";
 import { mountShare } from "./share.js";
 import { mountTheme, startTheme } from "./theme.js";
 
@@ -19,6 +20,7 @@ function start() {
   const page = mount(root, new Address());
   const share = mountShare(tools, { where: page.where, oneFile: false });
   mountTheme(tools);
+  startTerms();
   mountKeys(tools, () => [...share, ...page.bindings()]);
   document.documentElement.dataset.ready = "true";
   stayFresh();

@@ -4,6 +4,7 @@ import { Address } from "../shared/address.js";
 import { startHowTo } from "./how-to.js";
 import { mountKeys } from "./keys.js";
 import { Router } from "./router.js";
+import { startTerms } from "../shared/terms.js";
 import { mountShare } from "./share.js";
 import { mountTheme, startTheme } from "./theme.js";
 
@@ -17,6 +18,7 @@ async function start() {
   const router = new Router(main, new Address());
   const share = mountShare(tools, { where: () => router.page?.where() ?? "", oneFile: true });
   mountTheme(tools);
+  startTerms();
   mountKeys(tools, () => [...share, ...(router.page?.bindings() ?? [])]);
   // A link to `#main` would be taken for the address of a view.
   document.querySelector(".skip")?.addEventListener("click", (event) => {

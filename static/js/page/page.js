@@ -15,11 +15,13 @@ import { mountStepList } from "../list/step-list.js";
 import { TableView } from "../list/table.js";
 import { keepInUrl } from "../list/table-state.js";
 import { mountToolbar } from "../list/toolbar.js";
+import { mountPromptMap } from "../prompts/map.js";
 import { keepPrompt } from "../response/same-prompt.js";
 import { copies } from "../shared/copy.js";
 import { readJson } from "../shared/dom.js";
 import { written } from "../shared/format.js";
 import { stepsOfRun } from "../shared/run.js";
+import { mountTerms } from "../shared/terms.js";
 import { Tip } from "../shared/tip.js";
 import { message } from "../shared/words.js";
 import { bindingsOf } from "./bindings.js";
@@ -65,10 +67,13 @@ export function mount(root, address) {
   const charts = mountCharts(root, hooks);
   const numbers = steps ? stepsWithPage(steps.view) : [];
   mountStrips(root, { steps: numbers, open: hooks.openStep, tip: hooks.tip, signal });
+  mountPromptMap(root, { address, tip: hooks.tip, signal });
   if (stepList && data) {
     stepList.rows.listeners.add(charts.update);
     keepPrompt(root, data, address, () => stepList.panel.open);
   }
+  mountTerms(root);
+  mountTermsOfPanel(root, signal);
   address.onChange(() => follow(root, list, address), signal);
   follow(root, list, address);
   return {
@@ -135,6 +140,19 @@ function chartHooks(root, data, { steps, stepList }, signal) {
     openResponse: (n) => data && stepList?.open(data.n.indexOf(n)),
     brushed: (ranges) => stepList?.brushed(ranges),
   };
+}
+
+/**
+ * Makes the names in the response panel, which is filled later, open their definitions.
+ * @param {HTMLElement} root
+ * @param {AbortSignal} signal
+ */
+function mountTermsOfPanel(root, signal) {
+  const panel = root.querySelector("section.response");
+  if (!panel) return;
+  const observer = new MutationObserver(() => mountTerms(panel));
+  observer.observe(panel, { childList: true, subtree: true });
+  signal.addEventListener("abort", () => observer.disconnect());
 }
 
 /** Returns the steps that have a page, ascending. @param {TableView} view of the steps */
