@@ -14,6 +14,7 @@ from rlreport.check.run import Run
 from rlreport.check.spread_curves import TextSpread
 from rlreport.check.subjects import CHART_OF_ROLE, IDENTIFIER
 from rlreport.columns import STEP
+from rlreport.definitions import terms_of_roles
 from rlreport.draw.chart import (
     Chart,
     Scale,
@@ -44,8 +45,6 @@ from rlreport.tables import Tables
 from rlreport.text.messages import figure, message, plural
 
 QUANTILES = np.array([0.05, 0.25, 0.5, 0.75, 0.95])
-# Room for the curves' names, in pixels, where they come from the log
-LONG_LABELS = 150
 MOST_PARTS = 6  # maximum number of reward parts in a chart
 
 
@@ -132,7 +131,7 @@ def reward_part_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
         "reward_parts",
         message("Parts of the reward"),
         curves_of(means[drawn_names].items(), "part_"),
-        ChartStyle(message("mean of each part"), labels=LONG_LABELS),
+        ChartStyle(message("mean of each part")),
         omitted=len(series) - len(drawn_names),
     )
 
@@ -188,7 +187,6 @@ def tool_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
     errors = ChartStyle(
         message("share of a tool's answers that are errors"),
         percent=True,
-        labels=LONG_LABELS,
     )
     empty = replace(errors, axis=message("share of a tool's answers without text"))
     for name, column, title, style in (
@@ -245,7 +243,6 @@ def ending_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
         ChartStyle(
             message("share of the step's responses whose ending is known"),
             percent=True,
-            labels=LONG_LABELS,
         ),
     )
 
@@ -274,7 +271,7 @@ def environment_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
             f"{column}_environments",
             title,
             curves_of(means[drawn_names].items(), "environment_"),
-            ChartStyle(message("mean of each environment"), labels=LONG_LABELS),
+            ChartStyle(message("mean of each environment")),
             omitted=means.shape[1] - len(drawn_names),
         )
 
@@ -336,7 +333,6 @@ def text_charts(
             message("share of responses that contain the text"),
             wide=True,
             percent=True,
-            labels=170,  # pixels, for up to 18 characters in quotation marks
         ),
         omitted=len(texts) - len(curves),
     )
@@ -415,14 +411,21 @@ def small_multiples(tables: Tables, frame: Frame) -> Iterator[Chart]:
                 if is_metrics and course.is_of("metrics", name):
                     events = events_to_draw(course)
             chart = curve_chart(
-                Frame(group.steps, findings, extent, focus=frame.focus),
+                Frame(
+                    group.steps,
+                    findings,
+                    extent,
+                    focus=frame.focus,
+                    rules=() if has_own_steps else frame.rules,
+                ),
                 group.prefix + key,
                 label(name, 80),
                 [DrawnCurve(group.prefix + key, name, values, events=events)],
-                ChartStyle(group.axis, scale=scale_of(values), labels=0),
+                ChartStyle(group.axis, scale=scale_of(values)),
             )
             if chart is None:
                 continue
+            chart = replace(chart, term=terms_of_roles().get(roles.get(name, ""), ""))
             if rank < MOST_METRICS:
                 yield replace(chart, group=group.heading, subject=subject)
             else:

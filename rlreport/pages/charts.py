@@ -16,7 +16,12 @@ from rlreport.draw.run_charts import text_charts
 from rlreport.draw.strips import whole
 from rlreport.draw.svg import drawn
 from rlreport.pages.context import JudgedRun, RunReport
-from rlreport.pages.moved import focus_of_report, moved_of, moved_steps
+from rlreport.pages.moved import (
+    focus_of_report,
+    moved_of,
+    moved_steps,
+    rules_of_report,
+)
 from rlreport.text.language import Language
 
 _DRAWN = "drawn charts"  # key in ``RunReport.memo``
@@ -41,7 +46,9 @@ def _page_charts(report: RunReport) -> PageCharts:
     verdict = run.verdict
     lead = [] if verdict.leading is None else [verdict.leading]
     focus = focus_of_report(report)
-    charts = overview_charts(run.tables, lead, list(verdict.courses.values()), focus)
+    courses = list(verdict.courses.values())
+    rules = rules_of_report(report)
+    charts = overview_charts(run.tables, lead, courses, focus, rules)
     ordered = arranged(charts, verdict.findings, verdict.lead)
     return PageCharts(
         overview=[*map(partial(_with_whole, report), ordered), *run.own_charts],

@@ -31,14 +31,17 @@ class EncodedPage(NamedTuple):
 
     path: str  # in a report folder, e.g. ``steps/100.html``
     content: bytes
-    weight: int  # bytes that the page takes in the output
+    weight: int  # bytes that the page takes in the output, with what lies beside it
+    # (path, content) of the script with its step's tokens; in one file ``content`` has them
+    beside: tuple[str, bytes] | None = None
 
 
 class ListedPage(NamedTuple):
-    """A page in the main navigation."""
+    """A page that every page links to."""
 
     name: str
     title: str
+    in_navigation: bool = True  # else at the foot of the page
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +82,7 @@ class StepJob:
     shown: NDArray[np.int64]  # positions of ``plan.rows`` in ``columns``
     # columns of the table of steps, with values of the first, the previous and this step
     figures: dict[str, list[Any]]
-    # this step and those the page links to: neighbours, the first, onsets of findings
+    # this step and those the page links to: neighbours and the first
     linked: list[int]
     findings: list[
         ToldFinding
@@ -96,6 +99,7 @@ class StepPage(NamedTuple):
     listed: dict[str, Any]
     # gzipped full texts of these responses, which the responses page searches
     texts: str
+    has_tokens: bool
 
     @property
     def weight(self) -> int:

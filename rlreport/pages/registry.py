@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from rlreport.pages import data, flips, grader, overview, prompts, responses, texts
+from rlreport.pages import (
+    data,
+    flips,
+    grader,
+    overview,
+    prompts,
+    responses,
+    terms,
+    texts,
+)
 
 # In the order of the navigation
 PAGES = (
@@ -13,4 +22,5 @@ PAGES = (
     flips.PAGE,
     texts.PAGE,
     data.PAGE,
+    terms.PAGE,
 )

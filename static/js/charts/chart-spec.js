@@ -13,8 +13,16 @@ const LABEL_GAP = 13;
 /** Margin of an axis beyond its values, as a share of their extent. */
 const MARGIN = 0.06;
 
-/** Layer of the names of curves. */
-const LABELS = "label";
+/** Layers of the names of curves: the page's colour behind them, and the names. */
+const LABELS = ["halo", "label"];
+/** Where names of curves stand, see `_labels` in rlreport/draw/curves.py. */
+const LABEL_ABOVE = 6;
+const LABEL_BELOW = 13;
+const FALLING_PIXELS = 8;
+const FALLING_PART = 0.12;
+/** Least distance of a name from the top of the plot, in pixels; where rules have labels, more. */
+const LABEL_TOP = 8;
+const BELOW_RULES = 21;
 /** Layer of marks that are drawn across the whole plot, and would be in the way when zoomed. */
 const MARKED_BARS = "marked_bar";
 
@@ -57,7 +65,7 @@ function addInteraction(spec) {
   });
   spec.layer.unshift(pointedAt());
   for (const layer of spec.layer) {
-    const isBeyondPlot = layer.name === LABELS || layer.name === MARKED_BARS;
+    const isBeyondPlot = LABELS.includes(layer.name ?? "") || layer.name === MARKED_BARS;
     if (!isBeyondPlot) layer.mark = { ...layer.mark, clip: true };
   }
 }
@@ -113,26 +121,42 @@ function isFiniteNumber(value) {
 }
 
 /**
- * Places the names of curves at the right edge, each at the last visible value of its curve.
+ * Places the names of curves at the right edge, each above the last visible value of its curve, or
+ * below it where the curve falls. `_labels` in rlreport/draw/curves.py does the same.
  * @param {LayeredSpec} spec
  * @param {Range | null} shownSteps null for all
  */
 function placeLabels(spec, shownSteps) {
-  const layer = spec.layer?.find(({ name }) => name === LABELS);
+  const layers = spec.layer?.filter(({ name }) => LABELS.includes(name ?? "")) ?? [];
   const scale = yAxes(spec)[0]?.scale;
-  if (!layer?.data || !scale?.domain) return;
+  const named = layers[0]?.data?.values;
+  if (!named || !scale?.domain) return;
+  const steps = shownSteps ?? extentOfSteps(spec.data.values);
   const labels = [];
-  for (const label of layer.data.values) {
-    const last = lastValue(spec.data.values, label.series, shownSteps ?? [-Infinity, Infinity]);
-    const place = spec.height * depthOf(last, scale);
-    if (!Number.isFinite(place)) continue;
-    labels.push({ ...label, place: Math.min(Math.max(place, 0), spec.height) });
+  for (const label of named) {
+    const values = valuesOf(spec.data.values, label.series, steps);
+    const near = steps[1] - FALLING_PART * (steps[1] - steps[0]);
+    const end = spec.height * depthOf(values.at(-1)?.value ?? NaN, scale);
+    if (!Number.isFinite(end)) continue;
+    const before = values.find(({ step }) => step >= near) ?? values[0];
+    const falls = end - spec.height * depthOf(before.value, scale) > FALLING_PIXELS;
+    const place = end + (falls ? LABEL_BELOW : -LABEL_ABOVE);
+    labels.push({ ...label, place: Math.min(place, spec.height - 3) });
   }
-  moveApart(labels);
-  layer.data = { values: labels };
-  layer.transform = [];
-  layer.encoding.x = { value: "width" };
-  layer.encoding.y = { field: "place", type: "quantitative", scale: null };
+  const hasRules = spec.layer.some(({ name }) => name?.endsWith("_label"));
+  moveApart(labels, hasRules ? BELOW_RULES : LABEL_TOP);
+  for (const layer of layers) {
+    layer.data = { values: labels };
+    layer.transform = [];
+    layer.encoding.x = { value: "width" };
+    layer.encoding.y = { field: "place", type: "quantitative", scale: null };
+  }
+}
+
+/** @param {Row[]} rows @returns {Range} */
+function extentOfSteps(rows) {
+  const steps = rows.map(({ step = NaN }) => step).filter(isFiniteNumber);
+  return [Math.min(...steps), Math.max(...steps)];
 }
 
 /**
@@ -147,25 +171,34 @@ function depthOf(value, { type, domain }) {
 }
 
 /**
- * Returns the last value of a curve between two steps, NaN if there is none.
+ * Returns the values of a curve between two steps.
  * @param {Row[]} rows
  * @param {string | undefined} series
  * @param {Range} steps
+ * @returns {{step: number, value: number}[]}
  */
-function lastValue(rows, series, [from, to]) {
-  const last = rows.findLast(
-    ({ series: of, step = NaN, value }) =>
-      of === series && step >= from && step <= to && Number.isFinite(value),
-  );
-  return last?.value ?? NaN;
+function valuesOf(rows, series, [from, to]) {
+  const found = [];
+  for (const { series: of, step = NaN, value } of rows) {
+    if (of === series && step >= from && step <= to && isFiniteNumber(value))
+      found.push({ step, value });
+  }
+  return found;
 }
 
-/** Moves names of curves up until none covers another. @param {{place: number}[]} labels */
-function moveApart(labels) {
+/**
+ * Moves names of curves up until none covers another, and down where the topmost leaves the plot.
+ * @param {{place: number}[]} labels
+ * @param {number} top
+ */
+function moveApart(labels, top) {
   labels.sort((a, b) => b.place - a.place); // the lowest first
   for (let k = 1; k < labels.length; k += 1) {
     labels[k].place = Math.min(labels[k].place, labels[k - 1].place - LABEL_GAP);
   }
+  labels.forEach((label, k) => {
+    label.place = Math.max(label.place, top + (labels.length - 1 - k) * LABEL_GAP);
+  });
 }
 
 /**

@@ -11,6 +11,7 @@
  * @property {Kind} written
  * @property {string} group heading above the column in menus, "" for computed figures
  * @property {string} help
+ * @property {string} term key of its definition, "" without one
  * @property {boolean} shown
  * @property {Float64Array | null} numbers NaN for missing values
  * @property {(string | null)[] | null} strings

@@ -47,9 +47,8 @@ export function mountStepList(root, section, data, { address, signal }) {
     signal,
     badges: (i) => badgesOf(data, i),
   });
-  const packed = root.querySelector("script.tokens-data")?.textContent?.trim() ?? "";
   const node = /** @type {HTMLElement} */ (root.querySelector("section.response"));
-  const panel = new Panel(node, { data, rows, packed, address, go: open, signal });
+  const panel = new Panel(node, { data, rows, address, go: open, signal });
   mountToolbar(section, view);
   keepInUrl(rows, address, signal);
   return {

@@ -74,7 +74,7 @@ async function scrollToHead(panel, shown, address) {
 }
 
 /**
- * Scrolls to the chart or finding that the URL names.
+ * Scrolls to what the URL names, such as a chart or a finding.
  * @param {HTMLElement} root
  * @param {Address} address
  */
@@ -92,11 +92,11 @@ function showNamed(root, address) {
 }
 
 /**
- * Returns the id of the chart or finding that the URL names, null for none.
+ * Returns the id of what the URL names, such as a chart or a finding, null for none.
  * @param {Address} address
  */
 function namedIn(address) {
-  for (const kind of ["chart", "finding"]) {
+  for (const kind of ["chart", "finding", "term", "part"]) {
     const name = address.get(kind);
     if (name !== null) return `${kind}=${name}`;
   }

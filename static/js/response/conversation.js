@@ -253,7 +253,7 @@ function thought({ text, closed }) {
 }
 
 /** Returns head and tail of a long text, and a button that shows the rest. @param {string} text */
-function folded(text) {
+export function folded(text) {
   if (text.length <= FOLD_FROM) return [text];
   const from = whole(text, HEAD);
   const to = whole(text, text.length - TAIL);

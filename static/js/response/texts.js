@@ -25,14 +25,18 @@ const PARTS = [
 /** Maximum number of characters to show; longer texts are cut and get a button. */
 const MOST_CHARS = 6000;
 const MOST_PROMPT_CHARS = 900;
+/** The same for a response whose tokens follow: they have its whole text. */
+const MOST_REPEATED_CHARS = 1500;
 
 /**
  * @param {Texts} texts
  * @param {[string, string][]} turns chat turns of the prompt, [] if it has none
- * @param {{query: string, quote: string, highlights: string[], titles?: Partial<Record<Key | "other", string>>}} marks texts to
- *   highlight, a quote of the response to show, and headings of the texts if they are not the usual ones
+ * @param {{query: string, quote: string, highlights: string[], repeated: boolean,
+ *   titles?: Partial<Record<Key | "other", string>>}} how texts to highlight, a quote of the
+ *   response to show, whether the tokens of the response follow, and headings of the texts if they
+ *   are not the usual ones
  */
-export function textsSection(texts, turns, { query, quote, highlights, titles = {} }) {
+export function textsSection(texts, turns, { query, quote, highlights, repeated, titles = {} }) {
   /** @type {Map<Key, Side>} */
   const sides = new Map();
   const isSearched = `${query}${quote}` !== "";
@@ -42,7 +46,7 @@ export function textsSection(texts, turns, { query, quote, highlights, titles = 
     const text = texts[key];
     if (text === null) continue;
     const body = el("div", { class: "prose", dir: "auto" }, ...contentOf(key, text, turns));
-    const isCut = !isSearched && isLong(key, text);
+    const isCut = !isSearched && text.length > mostChars(key, repeated);
     const summary = el("summary", {}, titles[key] ?? message(title));
     const properties = { open: true, class: look, "data-text": key };
     parts.push(el("details", properties, summary, body, isCut && shortened(body, text.length)));
@@ -70,9 +74,10 @@ export function textsSection(texts, turns, { query, quote, highlights, titles = 
   return { node, remark, cite };
 }
 
-/** @param {Key} key @param {string} text */
-function isLong(key, text) {
-  return text.length > (key === "prompt" ? MOST_PROMPT_CHARS : MOST_CHARS);
+/** @param {Key} key @param {boolean} repeated whether the tokens of the response follow */
+function mostChars(key, repeated) {
+  if (key === "prompt") return MOST_PROMPT_CHARS;
+  return key === "response" && repeated ? MOST_REPEATED_CHARS : MOST_CHARS;
 }
 
 /**
