@@ -104,7 +104,7 @@ class OverviewView:
     more: list[Chart]  # those that are folded
     not_drawn: list[str]
     time: TimeView | None
-    facts: list[str]  # what mail and Markdown say of time, groups and prompts
+    in_short: list[str]  # what mail and Markdown say of time, groups and prompts
     figures: Sequence[KeyFigure]
     windows: str  # what the key figures are means of
     environments: TableView | None
@@ -172,7 +172,7 @@ def _overview(
         more=by_place.folded,
         not_drawn=not_drawn(tables),
         time=time_view(tables.times, by_place.time, addresses),
-        facts=_facts(tables),
+        in_short=_in_short(tables),
         figures=run_figures(report),
         windows=windows_in_words(run),
         environments=environments_table(report, addresses),
@@ -184,7 +184,7 @@ def _overview(
     )
 
 
-def _facts(tables: Tables) -> list[str]:
+def _in_short(tables: Tables) -> list[str]:
     """Return what became of prompts, what groups taught, and when the run was, in sentences."""
     signal = group_signal(tables)
     of_groups = "" if signal is None else signal_in_words(signal)
