@@ -102,11 +102,10 @@ def test_a_duration_is_its_two_largest_units(seconds, words):
 
 @pytest.fixture
 def logs(tmp_path):
-    rows = [
-        row(step=step, timestamp=1_793_613_600 + 60 * step, reward=float(step))
-        for step in range(6)
-        for _ in range(4)
-    ]
+    rows = []
+    for step in range(6):
+        one = row(step, timestamp=1_793_613_600 + 60 * step, reward=float(step))
+        rows += [one] * 4
     write(tmp_path / "logs" / "log.jsonl", rows)
     config = f'{{"model_name": "/home/anna/models/Q-1B", "git_commit": "{COMMIT}"}}'
     (tmp_path / "logs" / "config.json").write_text(config)

@@ -27,14 +27,13 @@ from rlreport.draw.chart import (
 from rlreport.draw.curves import (
     ChartStyle,
     DrawnCurve,
-    Path,
     curve_chart,
     curves_of,
     floats,
-    path_chart,
 )
 from rlreport.draw.events import DrawnEvent, events_to_draw, spread_to_draw
 from rlreport.draw.frame import Frame
+from rlreport.draw.paths import Path, path_chart
 from rlreport.draw.theme import PALETTE
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.figures.turns import ENDING_WORDS, several_endings

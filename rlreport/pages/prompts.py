@@ -9,7 +9,7 @@ import pandas as pd
 
 from rlreport.check.run import has
 from rlreport.columns import PROMPT, STEP
-from rlreport.draw.curves import sparkline
+from rlreport.draw.sparkline import sparkline
 from rlreport.pages.context import RunReport
 from rlreport.pages.extremes import SNIPPET_CHARS
 from rlreport.pages.html import packed_json

@@ -66,10 +66,9 @@ export function mount(root, address) {
   mountPicker(root, data);
   mountHowTo(root, address, signal);
   mountAssistant(root);
-  const hooks = chartHooks(root, data, { steps, stepList }, signal);
+  const hooks = chartHooks(root, data, { steps, stepList }, page);
   const charts = mountCharts(root, hooks);
-  const numbers = steps ? stepsWithPage(steps.view) : [];
-  mountStrips(root, { steps: numbers, open: hooks.openStep, tip: hooks.tip, signal });
+  mountStrips(root, { steps: hooks.steps, open: hooks.openStep, tip: hooks.tip, signal });
   mountPromptMap(root, { address, tip: hooks.tip, signal });
   mountFilms(root, signal);
   if (stepList && data) {
@@ -134,18 +133,20 @@ function mountTable(section, { address, signal }) {
  * @param {HTMLElement} root
  * @param {RowsData | null} data
  * @param {{steps: Table | null, stepList: StepList | null}} tables
- * @param {AbortSignal} signal
+ * @param {{address: Address, signal: AbortSignal}} page
  * @returns {Hooks}
  */
-function chartHooks(root, data, { steps, stepList }, signal) {
+function chartHooks(root, data, { steps, stepList }, { address, signal }) {
   return {
     loadVega,
     tip: new Tip(document.body, signal),
     signal,
+    address,
     page: root.dataset.title ?? "",
     table: hasVega() ? (stepList ?? steps) : null,
     rows: stepList?.chartRows ?? null,
     partial: data ? partOf(data) : "",
+    steps: steps ? stepsWithPage(steps.view) : [],
     openStep: (step) => steps && openStep(steps.view, step),
     openResponse: (n) => data && stepList?.open(data.n.indexOf(n)),
     brushed: (ranges) => stepList?.brushed(ranges),

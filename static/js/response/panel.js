@@ -182,10 +182,10 @@ export class Panel {
       data.turns[n] ?? [],
       {
         query: this.rows.query,
-          quote: this.address.get("quote") ?? "",
-          highlights: data.highlights,
-          titles: data.titles,
-          repeated: keepsTokens(data.step),
+        quote: this.address.get("quote") ?? "",
+        highlights: data.highlights,
+        titles: data.titles,
+        repeated: keepsTokens(data.step),
       },
     );
     const holder = el("section", { class: "token-view", "aria-label": message("Tokens") });
