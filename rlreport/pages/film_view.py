@@ -88,7 +88,7 @@ def film_view(report: RunReport, addresses: Addresses) -> FilmView | None:
         prompt = Link(data["title"], addresses.prompt(film.prompt_id))
         why = message("The prompt with answers at most steps.")
         if film.is_cited:
-            why = message("The first prompt that a finding cites.")
+            why = message("The first prompt that the verdict cites.")
     return FilmView(
         heading=heading,
         prompt=prompt,
