@@ -81,6 +81,7 @@ class OverviewView:
     """What the overview shows; mail and Markdown show parts of it."""
 
     summary: str
+    responses: int  # how many the run has
     notes: Markup  # the author's, as HTML
     card: Mapping[str, str] | None
     warnings: str  # what readers must know of the logs before they read the verdict
@@ -138,6 +139,7 @@ def _overview(
     flips = Link(message("Flips"), addresses.page("flips"))
     return OverviewView(
         summary=_summary(tables),
+        responses=len(tables.responses),
         notes=notes,
         card=card_view(run.card),
         warnings=_warnings(run),
