@@ -9,10 +9,34 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from rlreport.text.messages import message
 from rlreport.text.numbers import NumberKind
+
+# The end of a column at which problems are: lists are first sorted by it ("" if neither is one)
+BadEnd: TypeAlias = Literal["", "low", "high"]
+
+# Names of the columns whose low, and whose high values are bad, in any table
+_LOW_IS_BAD = frozenset(
+    """
+    reward reward_gap valid_reward valid_reward_gap distinct_2 finished
+    reward_mean reward_min reward_max reward_gap_mean valid_reward_mean win_rate eos_rate
+    group_best_mean pass_at_1 pass_at_k kept_reward_mean all_reward_mean validation_reward_mean
+    explained_variance reward_first reward_last reward_gain
+    """.split()
+)
+_HIGH_IS_BAD = frozenset(
+    """
+    kl_k1 log_ratio_mean kl_k3 kl_k3_mean kl_max response_tokens response_chars
+    tool_errors unparsed_calls late_calls markup_turns empty_results unclosed_thinking void_turns
+    at_turn_limit seconds lag mismatch_ratio
+    kl_k1_mean response_tokens_mean response_chars_mean lose_rate duplicate_rate loop_rate
+    zero_variance_groups dropped_share mismatch_k3 mismatch_prob ratio_outside tool_error_share
+    unparsed_call_share late_call_share markup_turns_share empty_result_share seconds_mean
+    lag_mean lag_max failed_rollouts nan_values losing_streak
+    """.split()
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +64,12 @@ class Column:
     def term(self) -> str:
         """Key of its definition; columns of other tables may have the name of one of steps."""
         return self.name if self.table == "steps" else f"{self.table}.{self.name}"
+
+    @property
+    def bad_end(self) -> BadEnd:
+        if self.name in _LOW_IS_BAD:
+            return "low"
+        return "high" if self.name in _HIGH_IS_BAD else ""
 
     @property
     def axis(self) -> str:
@@ -230,6 +260,11 @@ STEP_COLUMNS = columns_of(
     Column("non_score_reward_mean", "Non-score reward", "", "mean of Σ token rewards − reward"),
     _whole("groups", "Groups", "", "groups with at least two responses"),
     _share("zero_variance_groups", "Zero-variance groups", "", "share whose reward std is < 1e-6"),
+    _share("wrong_groups", "All wrong", "", "share of groups that all earn the lowest reward"),
+    _share("equal_groups", "Equal", "", "share whose rewards are equal, neither lowest nor best"),
+    _share("right_groups", "All right", "", "share of groups that all earn the best reward"),
+    _share("dropped_groups", "Dropped groups", "",
+           "share whose rewards differ, but which the trainer left out whole"),
     Column("group_std_mean", "Std in group", "", "mean over groups of the reward's std"),
     Column("group_best_mean", "Best of group", "", "mean over groups of the best reward"),
     _share("pass_at_1", "pass@1", "", "mean of c / n over the groups of pass@k; c of n are right"),
@@ -264,6 +299,9 @@ STEP_COLUMNS = columns_of(
     _share("unclosed_thinking", "Unclosed thinking", "", "share of thinking that is never closed"),
     _share("at_turn_limit", "At the turn limit", "", "share of conversations stopped by it"),
     Column("seconds_mean", "Time", "seconds", "mean over responses"),
+    Column("seconds_p50", "Time, median", "seconds", "median over responses"),
+    Column("seconds_p95", "Time, p95", "seconds", "95th percentile over responses"),
+    Column("seconds_max", "Time, slowest", "seconds", "largest over responses"),
     Column("lag_mean", "Lag", "steps", "mean of step − version of the policy that sampled"),
     Column("lag_max", "Largest lag", "steps", "largest over responses"),
     _whole("failed_rollouts", "Failed rollouts", "",
@@ -291,6 +329,11 @@ PROMPT_COLUMNS = columns_of(
     Column("reward_first", "First reward", "", "mean in its first step"),
     Column("reward_last", "Last reward", "", "mean in its last step"),
     Column("reward_gain", "Gain", "", "last reward − first reward; unknown if seen in one step"),
+    Column("early", "Early", "", "mean over the first third of its steps: share that is right, if "
+           "that is known, else reward"),
+    Column("late", "Late", "", "the same over the last third"),
+    _inner("course", "", "1 improved, 2 regressed, 3 never solved, 4 always solved, 5 no clear "
+           "change, 0 seen at one step only", "int64"),
     Column("reward_mean", "Reward", "", "mean over its responses"),
     Column("reward_min", "Worst", "", "smallest reward"),
     Column("reward_max", "Best", "", "largest reward"),
@@ -310,7 +353,8 @@ PROMPT_COLUMNS = columns_of(
 # The table of tokens, exported as ``data/tokens.csv``: one row per distinct token string
 TOKEN_COLUMNS = columns_of(
     "tokens",
-    Column("token", "Token", "", "token string as readable text", "object"),
+    Column("token", "Token", "",
+           "token as readable text; adjacent pieces of one character are one token", "object"),
     Column("raw", "Raw", "", "token string as logged", "object"),
     _whole("count", "Count", "", "occurrences"),
     _share("kl_share", "Share of KL, k3", "", "share of the run's summed k3"),

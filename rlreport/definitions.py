@@ -55,10 +55,12 @@ METRICS = columns_of(
 # Of texts that spread through the responses
 TEXTS = columns_of(
     "texts",
-    Column("share_first", "First steps", "", "share of the first responses that contain it",
-           kind="share"),
-    Column("share_last", "Last steps", "", "share of the last responses that contain it",
-           kind="share"),
+    Column("first", "First", "",
+           "share of responses that contain it: the first level of its curve", kind="share"),
+    Column("peak", "Peak", "",
+           "share of responses that contain it: the highest level", kind="share"),
+    Column("last", "Last", "",
+           "share of responses that contain it: the last level", kind="share"),
     Column("z", "z", "std errors", "significance of the rise of its share"),
     Column("reward_lift", "Reward lift", "",
            "reward of responses that contain it, above others of the step"),
@@ -434,7 +436,7 @@ MEANINGS: Mapping[str, Meaning] = {
         "Σ k3 of this token / Σ k3 of all tokens",
     ),
     "tokens.prob_change": Meaning(formula="prob_last − prob_first"),
-    "texts.share_last": Meaning(
+    "texts.last": Meaning(
         limits=("reward_hacking_token.share", "reward_hacking_token.held")
     ),
     "texts.z": Meaning(limits=("reward_hacking_token.z",)),

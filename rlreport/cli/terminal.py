@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rlreport.text.clean import REPLACEMENT, printable
+from rlreport.text.durations import duration
 from rlreport.text.language import ENGLISH, Language
 from rlreport.text.messages import Joined, listed, message, phrases, plural
 from rlreport.text.numbers import byte_size
@@ -335,13 +336,3 @@ def time_lines(times: Times) -> Iterator[str]:
         named = ", ".join(f"{one.name} {duration(one.seconds)}" for one in phases)
         more = ", …" if len(times.phases) > LISTED else ""
         yield f"per step: {named}{more}"
-
-
-def duration(seconds: float) -> str:
-    """Return a duration for people, such as ``0.52 s``, ``3 min 20 s`` or ``2 h 5 min``."""
-    if seconds < 60:
-        return f"{seconds:.3g} s"
-    whole = round(seconds)
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60} s"
-    return f"{whole // 3600:,} h {whole % 3600 // 60} min"

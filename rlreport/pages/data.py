@@ -31,6 +31,7 @@ from rlreport.pages.charts import page_charts
 from rlreport.pages.context import DataFiles, JudgedRun, PageContext, RunReport
 from rlreport.pages.html import canonical_json
 from rlreport.pages.page import PROMPTS, Addresses, Page
+from rlreport.pages.prompt_map_view import courses_json
 from rlreport.pages.redact import USUAL_SPLITS
 from rlreport.pages.table import (
     Cell,
@@ -41,7 +42,7 @@ from rlreport.pages.table import (
     attribute_columns,
     table,
 )
-from rlreport.pages.tokens import sampling_note
+from rlreport.pages.texts import sampling_note
 from rlreport.summarise.steps import passes_of
 from rlreport.system.in_memory import is_in_memory
 from rlreport.tables import LogFile, MetricsFile, Note, Rescoring, Tables
@@ -408,6 +409,7 @@ def report_json(report: RunReport) -> dict[str, Any]:
         **verdict,
         **_rescoring_json(tables.rescoring),
         "times": tables.times.as_json(),
+        "prompts": courses_json(tables),
         "files": [_file_json(file) for file in tables.files],
         "metrics_files": [asdict(file) for file in tables.metrics_files],
         **_metric_roles(tables),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from rlreport.check.finding import Example, Onset, Severity, ToldFinding
 from rlreport.check.four_lines import (
@@ -86,6 +87,14 @@ class FindingView:
     examples: list[ExampleView]
     unseen: str  # that no response read shows the finding, "" if one does
     charts: tuple[str, ...]  # names of charts that show the finding
+
+
+class FindingLink(NamedTuple):
+    """A finding in a few words, with its address on the overview."""
+
+    severity: Severity
+    link: Link
+    since: str  # "" if it is unknown when it began
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,6 +243,14 @@ def finding_view(finding: ToldFinding, addresses: Addresses) -> FindingView:
         unseen=finding.unseen_text,
         charts=finding.charts,
     )
+
+
+def finding_link(finding: ToldFinding, addresses: Addresses) -> FindingLink:
+    """Return a finding for pages that only name it."""
+    onset = finding.onset
+    since = message("since step {step}", step=onset.step) if onset else ""
+    link = Link(finding.name, addresses.finding(finding.id))
+    return FindingLink(finding.severity, link, since)
 
 
 def _page_of(finding: ToldFinding, addresses: Addresses) -> Link | None:

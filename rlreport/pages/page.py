@@ -6,14 +6,23 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 from types import SimpleNamespace
 from typing import Any, TypeAlias
+from urllib.parse import quote as percent_encoded
 
 from rlreport.pages.context import EncodedPage, JudgedRun, PageContext, RunReport
 from rlreport.pages.html import environment
 from rlreport.pages.table import Link, Shell
+from rlreport.text.clean import printable, shortened
+from rlreport.text.language import Language
 from rlreport.text.messages import message
 
 # Path of the exported table of prompts, below the report's root
 PROMPTS = "data/prompts.csv"
+# Path of the script with the tokens of a step
+TOKENS_SCRIPT = "data/tokens/{step}.js"
+# Maximum characters of a page's description, which previews of links show
+MOST_DESCRIBED = 200
+# Maximum number of characters of a quote in an address
+MOST_QUOTED = 200
 # Content-Security-Policy of pages in a folder, which may only run the report's scripts
 FOLDER_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; "
@@ -51,10 +60,12 @@ class Addresses:
         *,
         token: int | None = None,
         turn: int | str | None = None,
+        quote: str | None = None,
     ) -> str | None:
         """Return the address of a response, or of its token or turn; None without a step page.
 
-        ``token`` and ``turn`` are indices; the turn "error" is the first with an error.
+        ``token`` and ``turn`` are indices; the turn "error" is the first with an error. A
+        ``quote`` is marked, a long one at its beginning.
         """
         if step not in self.steps:
             return None
@@ -63,9 +74,15 @@ class Addresses:
             address += f"&token={token}"
         if turn is not None:
             address += f"&turn={turn}"
+        if quote is not None:
+            address += f"&quote={percent_encoded(quote[:MOST_QUOTED], safe='')}"
         return address
 
     def prompt(self, prompt_id: int | str) -> str:
+        """Return the address of a prompt; "{prompt}" makes it a pattern for scripts."""
+        return f"{self.page('prompts')}{self._mark}p={prompt_id}"
+
+    def responses_to(self, prompt_id: int | str) -> str:
         """Return the address of the responses page, filtered to the responses to one prompt."""
         return self.responses(
             f"min.prompt_id={prompt_id}&max.prompt_id={prompt_id}&sort=step"
@@ -82,6 +99,11 @@ class Addresses:
             return f"#/?finding={finding_id}"
         page = self.page("overview") if self.root else ""
         return f"{page}#finding={finding_id}"
+
+    @property
+    def guide(self) -> str:
+        """Address of "How to read this" on the overview."""
+        return f"{self.page('overview')}{self._mark}how-to-read"
 
     def file(self, path: str) -> str | None:
         """Return the address of a file, given its path in the folder; None in one file."""
@@ -115,6 +137,17 @@ class RenderedPage:
     view: str
     title: str  # content of the ``<title>`` element
     html: str  # a whole document, or for a one-file report the content of ``<main>``
+    step: int | None = None  # the step whose page it is
+    tokens: str = ""  # packed tokens of the step, which other pages read, too
+
+
+def tokens_script(page: RenderedPage) -> tuple[str, bytes] | None:
+    """Return path and content of the script with the tokens of a step, None if none are kept."""
+    if not page.tokens:
+        return None
+    # Base64 has no character that would need an escape.
+    script = f'(globalThis.rlreportTokens ??= {{}})["{page.step}"] = "{page.tokens}";\n'
+    return TOKENS_SCRIPT.format(step=page.step), script.encode()
 
 
 # Encodes a page for an output form
@@ -157,7 +190,10 @@ def rendered(
     view: object,
     context: PageContext,
     addresses: Addresses,
+    *,
     step: int | None = None,
+    tokens: str = "",
+    description: str = "",
 ) -> RenderedPage:
     """Render a page: a whole document, or for a one-file report the content of ``<main>``.
 
@@ -167,12 +203,14 @@ def rendered(
         context: what all pages share.
         addresses: addresses relative to the page.
         step: the step whose page it is, None for a page about the run.
+        tokens: packed tokens of the step, "" if none are kept.
+        description: what previews of a link to the page show.
     """
-    frame = shell(name, context, addresses, step)
+    frame = shell(name, context, addresses, step, description=description)
     html = _html(name, view, frame, context)
     if step is not None:
         path = f"steps/{step}"
-        return RenderedPage(f"{path}.html", path, frame.title, html)
+        return RenderedPage(f"{path}.html", path, frame.title, html, step, tokens)
     view_name = "" if name == "overview" else name
     return RenderedPage(page_file(name), view_name, frame.title, html)
 
@@ -198,7 +236,12 @@ def shallow_dict(view: object) -> dict[str, Any]:
 
 
 def shell(
-    name: str, context: PageContext, addresses: Addresses, step: int | None = None
+    name: str,
+    context: PageContext,
+    addresses: Addresses,
+    step: int | None = None,
+    *,
+    description: str = "",
 ) -> Shell:
     """Return title, navigation and assets of a page; ``name``: of a ``Page``, or "step"."""
     titles = {page.name: page.title for page in context.navigation}
@@ -210,6 +253,10 @@ def shell(
     for page in context.navigation:
         link = Link(page.title, addresses.page(page.name))
         places[page.in_navigation].append((page.name, link))
+    if step is not None:  # the page that the reader is on, after those of every page
+        here = Link(message("Step {step}", step=step), addresses.any_step(step))
+        places[True].append((name, here))
+    language = context.options.language
     assets = {
         asset: addresses.root + path for asset, path in context.asset_files.items()
     }
@@ -222,5 +269,13 @@ def shell(
         foot=places[False],
         assets=assets,
         csp="" if context.one_file else FOLDER_POLICY,
+        description=described(description, language),
+        guide=addresses.guide,
     )
-    return context.options.language.of(frame)
+    return language.of(frame)
+
+
+def described(text: str, language: Language) -> str:
+    """Return a text as the description of a page: one line of MOST_DESCRIBED characters."""
+    line = " ".join(language.of(text).split())
+    return shortened(printable(line), MOST_DESCRIBED)

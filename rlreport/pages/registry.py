@@ -10,7 +10,7 @@ from rlreport.pages import (
     prompts,
     responses,
     terms,
-    tokens,
+    texts,
 )
 
 # In the order of the navigation
@@ -20,7 +20,7 @@ PAGES = (
     prompts.PAGE,
     grader.PAGE,
     flips.PAGE,
-    tokens.PAGE,
+    texts.PAGE,
     data.PAGE,
     terms.PAGE,
 )

@@ -7,6 +7,7 @@ from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+import numpy as np
 import xxhash
 
 from rlreport.comparison.data_file import METRICS_FILE
@@ -30,15 +31,17 @@ from rlreport.pages.html import (
     script_json,
 )
 from rlreport.pages.listed import (
+    ERRORS,
     TEXT_COLUMNS,
     TILES,
     columns_with_data,
+    error_counts,
     extra_key,
     number_columns,
     prompt_prefixes,
     string_columns,
 )
-from rlreport.pages.page import Addresses, rendered, shell
+from rlreport.pages.page import TOKENS_SCRIPT, Addresses, rendered, shell
 from rlreport.pages.plan import choose
 from rlreport.pages.registry import PAGES
 from rlreport.pages.scripts import assets
@@ -128,7 +131,13 @@ class RunPages:
         for page in PAGES:
             if page.needs(report.run):
                 view = page.view(report, self._addresses)
-                html = rendered(page.name, view, report.shared, self._addresses)
+                html = rendered(
+                    page.name,
+                    view,
+                    report.shared,
+                    self._addresses,
+                    description=report.run.verdict.sentence,
+                )
                 yield self.renderer.encode(html)
         for step in report.step_pages:
             yield step.page
@@ -143,6 +152,8 @@ class RunPages:
         report = self.report
         for page in self.pages():
             yield page.path, page.content
+            if page.beside:
+                yield page.beside
         yield from assets(self.options.language).files.values()
         data = canonical_json(report_json(report), indent=True)
         of_run = run_data(report)
@@ -165,7 +176,11 @@ class RunPages:
 
     def frame(self) -> Shell:
         """Return the frame of a one-file report; the form sets its security policy."""
-        return shell("overview", self.report.shared, self._addresses)
+        report = self.report
+        description = report.run.verdict.sentence
+        return shell(
+            "overview", report.shared, self._addresses, description=description
+        )
 
     def nodes(self) -> list[Node]:
         """Return the data elements of a one-file report."""
@@ -198,6 +213,8 @@ def page_context(run: JudgedRun, *, one_file: bool) -> PageContext:
     # If responses have groups in the first step, they have groups in all.
     if judged.steps["groups"].iloc[0] > 0:
         columns += GROUP_COLUMNS
+    if np.nansum(error_counts(tables.responses)) > 0:
+        columns.append(ERRORS)
     strings = string_columns(tables)
     return PageContext(
         title=run.title,
@@ -254,4 +271,10 @@ def _asset_files(options: BuildOptions) -> dict[str, str]:
     """Return name -> path of the style sheet and the scripts of a folder's pages."""
     shared = assets(options.language).files
     files = {name: path for name, (path, _) in shared.items()}
-    return {**files, "run": RUN_SCRIPT, "texts": TEXTS_SCRIPT, "terms": TERMS_SCRIPT}
+    data = {
+        "run": RUN_SCRIPT,
+        "texts": TEXTS_SCRIPT,
+        "tokens": TOKENS_SCRIPT,
+        "terms": TERMS_SCRIPT,
+    }
+    return {**files, **data}

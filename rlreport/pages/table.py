@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import count, repeat
 from typing import Any, NamedTuple
 
 import pandas as pd
 
-from rlreport.columns import Column
+from rlreport.columns import BadEnd, Column
 from rlreport.pages.page_data import ColumnData
+from rlreport.pages.widths import label_width, text_width
 from rlreport.text.messages import message
 from rlreport.text.numbers import MISSING, NumberKind, exact, written
 
@@ -40,6 +41,17 @@ class ColumnView:
     written: NumberKind = "number"  # format of the column's numbers
     group: str = ""  # heading above the column's name in menus, "" for computed figures
     term: str = ""  # key of its definition, "" without one
+    bad_end: BadEnd = (
+        ""  # the end that lists are first sorted by, see ``columns.BadEnd``
+    )
+    # class of the column's width in lists of responses, see ``pages.widths``; "": by its label
+    width: str = ""
+
+    @property
+    def size(self) -> str:
+        if self.width or self.kind == "text":
+            return self.width
+        return label_width(self.label)
 
     def data(self) -> ColumnData:
         """Return the column for scripts; unlike ``asdict`` its keys have types."""
@@ -53,6 +65,8 @@ class ColumnView:
             "written": self.written,
             "group": self.group,
             "term": self.term,
+            "bad_end": self.bad_end,
+            "width": self.size,
         }
 
 
@@ -136,6 +150,9 @@ class Shell:
     # logical name ("style", "vega", "report") -> address relative to the page
     assets: dict[str, str] = field(default_factory=dict)
     csp: str = ""  # value of the Content-Security-Policy meta element
+    # what previews of a link to the page show, see ``described``; "" for nothing
+    description: str = ""
+    guide: str = ""  # address of "How to read this", "" if the report has none
 
 
 def number_cell(
@@ -169,6 +186,7 @@ def number_column(column: Column) -> ColumnView:
         hidden=column.listed == "hidden",
         written=column.kind,
         term=column.term,
+        bad_end=column.bad_end,
     )
 
 
@@ -176,6 +194,18 @@ def number_columns_of(frame: pd.DataFrame, columns: Iterable[Column]) -> Columns
     return {
         number_column(column): frame[column.name].astype(float) for column in columns
     }
+
+
+def fitting(columns: Mapping[ColumnView, Sequence[Any]]) -> Columns:
+    """Return columns whose texts' widths fit what most of their cells hold."""
+    result: Columns = {}
+    for column, values in columns.items():
+        fitted = column
+        if column.kind == "text":
+            width = text_width(column.label, [value or "" for value in values])
+            fitted = replace(column, width=width)
+        result[fitted] = values
+    return result
 
 
 def attribute_columns(

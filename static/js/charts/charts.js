@@ -4,12 +4,13 @@
 
 import { shadeFindings, Shared, smoothingTools } from "./chart-tools.js";
 import { themeColours } from "./colours.js";
-import { specFor, positive } from "./chart-spec.js";
+import { extentOf, specFor, positive } from "./chart-spec.js";
 import { el, readJson } from "../shared/dom.js";
 import { mountExplore } from "./explore.js";
 import { FORMATS } from "./downloads.js";
 import { menu } from "../shared/menu.js";
 import { message } from "../shared/words.js";
+import { isSame, stepsOf } from "./zoom.js";
 
 /**
  * @typedef {object} Hooks
@@ -19,6 +20,8 @@ import { message } from "../shared/words.js";
  * @property {string} page prefix of the names of downloaded files
  * @property {{rows: import("../list/rows.js").Rows, view: import("../list/table.js").TableView,
  *   panel?: object} | null} table the list or table whose columns can be drawn against each other
+ * @property {import("../shared/address.js").Address} address
+ * @property {number[]} steps those that have a page, ascending
  * @property {(step: number) => void} openStep
  * @property {(n: number) => void} openResponse
  * @property {((without: Set<string>) => Row[]) | null} rows the responses, `kept` those that
@@ -84,6 +87,8 @@ export class Chart {
     this.pointerDownX = 0;
     this.plot = /** @type {HTMLElement} */ (figure.querySelector(".plot"));
     this.rendered = [...this.plot.childNodes];
+    /** @type {Node[]} */
+    this.live = [];
     /** @type {Set<string>} columns this chart's brush limits */
     this.brushedKeys = new Set();
     /** Timer of the filter by the brush. */
@@ -97,6 +102,12 @@ export class Chart {
     const label = message("Menu of the chart {title}", { title: this.title });
     this.menu.button.setAttribute("aria-label", label);
     figure.querySelector("figcaption")?.append(this.menu.node);
+    /** In the plot: shows all steps, or those around the event. */
+    this.zoomButton = el("button", { type: "button", class: "zoom", hidden: true });
+    this.zoomButton.addEventListener("click", () =>
+      this.shared.zoomTo(this.otherZoom()?.zoom ?? null),
+    );
+    if (this.opensSteps) figure.classList.add("opens");
     /** Note that the interactive chart has only part of the responses. */
     this.partial = el("span", { class: "smoothed" }, hooks.partial);
     this.resized = new ResizeObserver(() => this.fit());
@@ -127,6 +138,37 @@ export class Chart {
   /** Whether the x axis has the steps of the run. */
   get overSteps() {
     return this.has("at");
+  }
+
+  /** Whether a click opens the page of a step. */
+  get opensSteps() {
+    return this.overSteps && this.hooks.steps.length > 0;
+  }
+
+  /** The zoom of the page, null where the chart shows its own steps. */
+  get zoom() {
+    const { zoom } = this.shared;
+    return isSame(zoom, extentOf(this.spec)) ? null : zoom;
+  }
+
+  /**
+   * Returns what the button in the plot does: where all steps are shown, and no event has a chart
+   * of its own, nothing.
+   * @returns {{words: string, zoom: Range | null} | null}
+   */
+  otherZoom() {
+    if (!this.overSteps) return null;
+    const own = extentOf(this.spec);
+    const whole = stepsOf(this.values());
+    const isFocused = own && whole && !(own[0] <= whole[0] && own[1] >= whole[1]);
+    if (!this.zoom) {
+      return isFocused ? { words: message("Whole run"), zoom: whole } : null;
+    }
+    const [low, high] = (isFocused ? own : this.zoom).map(Math.round);
+    const words = isFocused
+      ? message("Steps {low}–{high} alone", { low, high })
+      : message("Steps {low}–{high}: show all", { low, high });
+    return { words, zoom: null };
   }
 
   /** @param {string} name of a parameter */
@@ -237,7 +279,8 @@ export class Chart {
 
   /** Returns the chart's specification in the current theme, state and width. */
   specNow() {
-    const { zoom, smoothing } = this.shared;
+    const { smoothing } = this.shared;
+    const { zoom } = this;
     const source = { ...this.spec, config: this.config };
     if (this.showsResponses) source.data = { name: "rows", values: this.rows() };
     const spec = specFor(source, themeColours(), { zoom, smoothing, log: this.log });
@@ -251,7 +294,11 @@ export class Chart {
     this.view = view;
     // Screen readers have the figure's description, and would read Vega's marks one by one.
     place.querySelector("svg")?.setAttribute("aria-hidden", "true");
-    this.plot.replaceChildren(place);
+    const other = this.otherZoom();
+    this.zoomButton.hidden = !other;
+    this.zoomButton.textContent = other?.words ?? "";
+    this.live = [place, this.zoomButton];
+    this.plot.replaceChildren(...this.live);
     if (this.showsResponses && this.hooks.partial) this.menu.node.before(this.partial);
     this.listen(view);
     this.resized.observe(this.figure);
@@ -382,7 +429,11 @@ export class Chart {
     const known = entries.filter(([, text]) => text !== "NaN");
     const lines = known.map(([label, text]) => ({ label, value: String(text) }));
     const { clientX: x, clientY: y } = event;
-    this.hooks.tip.show("", lines, { left: x + TIP_GAP, right: x, top: y - TIP_GAP, bottom: y });
+    const box = { left: x + TIP_GAP, right: x, top: y - TIP_GAP, bottom: y };
+    const step = this.opensSteps ? this.hovered() : undefined;
+    const opens = step !== undefined && this.hooks.steps.includes(step);
+    const hint = opens ? message("Click opens step {step}", { step }) : "";
+    this.hooks.tip.show("", lines, box, hint);
   }
 
   unmount() {
@@ -409,7 +460,7 @@ export class Chart {
  */
 export function mountCharts(root, hooks) {
   const config = /** @type {object | undefined} */ (readJson(root, "script.chart-config"));
-  const page = { hooks, shared: new Shared(), config };
+  const page = { hooks, shared: new Shared(hooks.address, hooks.signal), config };
   /** @type {Chart[]} */
   const charts = [];
   for (const figure of root.querySelectorAll("figure.chart")) {

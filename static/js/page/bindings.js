@@ -1,6 +1,7 @@
 /** The keyboard shortcuts of a page. */
 
 /** @import { ResponseList } from "../list/step-list.js" */
+/** @import { Panel } from "../response/panel.js" */
 /** @import { Binding } from "./keys.js" */
 
 import { message } from "../shared/words.js";
@@ -11,10 +12,11 @@ export function bindingsOf(root, list) {
   return [
     ...(hasSteps ? stepBindings(root) : []),
     ...searchBindings(root),
-    ...(list && hasSteps ? promptBindings(list) : []),
     ...(list ? responseBindings(list) : []),
   ];
 }
+
+/** @typedef {[string, string, () => void][]} Keys key, what it does, and how */
 
 /** @param {HTMLElement} root @returns {Binding[]} */
 function stepBindings(root) {
@@ -35,47 +37,65 @@ function searchBindings(root) {
   return field ? [{ keys: ["/"], what: message("search"), run: () => field.focus() }] : [];
 }
 
-/** @param {ResponseList} list @returns {Binding[]} */
-function promptBindings({ panel }) {
-  return [
-    {
-      keys: ["{"],
-      what: message("the same prompt at an earlier step"),
-      run: () => panel.samePrompt(-1),
-    },
-    {
-      keys: ["}"],
-      what: message("the same prompt at a later step"),
-      run: () => panel.samePrompt(1),
-    },
-  ];
-}
-
-/** @param {ResponseList} list @returns {Binding[]} */
+/**
+ * Returns the keys of a list of responses: only those for what the report has of the responses.
+ * @param {ResponseList} list
+ * @returns {Binding[]}
+ */
 function responseBindings({ panel, open }) {
+  const { has } = panel;
   const close = () => {
     if (!panel.node.hidden) open(null);
   };
-  /** @type {[string, string, () => void][]} */
+  /** @type {Keys} */
   const found = [
+    ...(has.prompts ? promptKeys(panel) : []),
     ["j", message("next response"), () => panel.move(1)],
     ["k", message("previous response"), () => panel.move(-1)],
+    ...(has.tokens ? tokenKeys(panel) : []),
+    ...(has.turns ? turnKeys(panel) : []),
+    ...(has.branches ? branchKeys(panel) : []),
+    ["Escape", message("close"), close],
+  ];
+  const inTokens = listedOnly("← → ↑ ↓", message("move between tokens, once one has the focus"));
+  return [
+    ...found.map(([key, what, run]) => ({ keys: [key], what, run })),
+    ...(has.tokens ? [inTokens] : []),
+    listedOnly("↑ ↓", message("move between the rows of a list")),
+  ];
+}
+
+/** @param {Panel} panel @returns {Keys} */
+function promptKeys(panel) {
+  return [
+    ["{", message("the same prompt at an earlier step"), () => panel.samePrompt(-1)],
+    ["}", message("the same prompt at a later step"), () => panel.samePrompt(1)],
+  ];
+}
+
+/** @param {Panel} panel @returns {Keys} */
+function tokenKeys(panel) {
+  return [
     ["n", message("next most extreme token"), () => panel.tokens?.jump(1)],
     ["N", message("previous most extreme token"), () => panel.tokens?.jump(-1)],
     ["w", message("most extreme token of the metric"), () => panel.tokens?.worst()],
+  ];
+}
+
+/** @param {Panel} panel @returns {Keys} */
+function turnKeys(panel) {
+  return [
     ["t", message("next turn"), () => panel.conversation?.next(1)],
     ["T", message("previous turn"), () => panel.conversation?.next(-1)],
     ["e", message("next error of a tool"), () => panel.conversation?.error(1)],
     ["E", message("previous error of a tool"), () => panel.conversation?.error(-1)],
-    ["b", message("next branch of the rollout"), () => panel.nextBranch()],
     ["a", message("last answer"), () => panel.conversation?.lastAnswer()],
-    ["Escape", message("close"), close],
   ];
-  return [
-    ...found.map(([key, what, run]) => ({ keys: [key], what, run })),
-    listedOnly("← → ↑ ↓", message("move between tokens, once one has the focus")),
-    listedOnly("↑ ↓", message("move between the rows of a list")),
-  ];
+}
+
+/** @param {Panel} panel @returns {Keys} */
+function branchKeys(panel) {
+  return [["b", message("next branch of the rollout"), () => panel.nextBranch()]];
 }
 
 /**

@@ -62,7 +62,7 @@ function change(list, i, address) {
 async function scrollToHead(panel, shown, address) {
   // Beside the list the panel scrolls by itself, below it the page does.
   const beside = matchMedia("(min-width: 1100px)").matches;
-  const namesPart = (address.get("token") ?? address.get("turn")) !== null;
+  const namesPart = ["token", "turn", "quote"].some((name) => address.get(name) !== null);
   if (!beside && namesPart) return;
   const toHead = () => {
     const showsMatch = (panel.conversation?.found ?? -1) >= 0;

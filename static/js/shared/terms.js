@@ -6,7 +6,7 @@
 import { unpack } from "./data.js";
 import { el } from "./dom.js";
 import { format } from "./address.js";
-import { runScript } from "./texts.js";
+import { runScript } from "./scripts.js";
 import { message } from "./words.js";
 
 /** Space between the popover, its name and the edges of the window, in pixels. */

@@ -6,6 +6,7 @@
 
 import { unpack } from "./data.js";
 import { readJson } from "./dom.js";
+import { runScript } from "./scripts.js";
 
 /** @type {Promise<Record<string, string>> | null} */
 let loading = null;
@@ -24,17 +25,6 @@ async function load() {
   const found = src ? globalThis.rlreportTexts : readJson(document, "script.texts-data");
   if (!found) throw new Error("this report carries no texts for its list");
   return /** @type {Record<string, string>} */ (found);
-}
-
-/** Runs a script of the report, once. @param {string} src @returns {Promise<void>} */
-export function runScript(src) {
-  return new Promise((resolve, reject) => {
-    const script = document.createElement("script");
-    script.src = src;
-    script.addEventListener("load", () => resolve());
-    script.addEventListener("error", () => reject(new Error(`${src} could not be loaded`)));
-    document.head.append(script);
-  });
 }
 
 /**
