@@ -6,6 +6,7 @@ export type {
   BadgeData as Badge,
   ColumnData,
   MetricData as Metric,
+  PresetData as Preset,
   RowsData,
   RunData,
   RunListData,
