@@ -201,3 +201,19 @@ def test_of_a_step_without_tokens_no_key_of_tokens_is_listed(browser, built):
     with visiting(browser, page_of_step, "#r=1") as page:
         page.wait_for_selector("section.response .texts")
         assert not {"n", "N", "w"} & set(keys_listed(page))
+
+
+def test_tokens_without_any_value_are_shown_without_colours(browser, tmp_path):
+    rows = [
+        row(0, prompt=f"p{n}", response="a b") | {"response_tokens": ["a", " b"]}
+        for n in range(2)
+    ]
+    log = write(tmp_path / "a.jsonl", rows)
+    rlreport.build(log, tmp_path / "out", workers=1)
+    with visiting(browser, tmp_path / "out" / "responses.html", "#r=0-1") as page:
+        assert shown_tokens(page) == ["a", " b"]
+        assert "No values of these tokens" in page.inner_text(".token-view")
+        assert page.locator(".token-view select").count() == 0
+        assert not {"n", "N", "w"} & set(keys_listed(page))
+        page.locator(".token-text .t").nth(1).click()
+        until(page, "location.hash.includes('token=1')")

@@ -57,8 +57,9 @@ def test_the_definition_links_to_its_place_on_the_page_of_all(browser, hacking):
 
 @pytest.mark.parametrize("dark", [False, True])
 def test_on_a_phone_the_definition_lies_inside_the_window(browser, hacking, dark):
-    looks = {"viewport": PHONE, "color_scheme": "dark" if dark else "light"}
-    with visiting(browser, hacking / "index.html", **looks) as page:
+    scheme = "dark" if dark else "light"
+    overview = hacking / "index.html"
+    with visiting(browser, overview, viewport=PHONE, color_scheme=scheme) as page:
         names = page.locator(".overview :is(button.term, button.what):visible")
         for at in range(0, names.count(), 5):
             name = names.nth(at)
@@ -150,10 +151,9 @@ def test_in_chinese_the_definition_is_chinese(browser, shared_data, tmp_path):
 
 
 def test_the_page_of_definitions_reads_without_scripts(browser, hacking):
-    looks = {"java_script_enabled": False}
-    with visiting(
-        browser, hacking / "figures.html", "#term=kl_k1_mean", **looks
-    ) as page:
+    place = "#term=kl_k1_mean"
+    figures = hacking / "figures.html"
+    with visiting(browser, figures, place, java_script_enabled=False) as page:
         entry = page.locator('[id="term=kl_k1_mean"]')
         assert "KL per response (warning): 10 nats" in entry.inner_text()
         assert 0 <= box_of(entry)["y"] < 900

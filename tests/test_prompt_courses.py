@@ -28,13 +28,15 @@ Family = Callable[[np.random.Generator, float], pd.DataFrame]
 
 def run(
     random: np.random.Generator,
-    prompts: int,
-    steps: int,
-    size: int,
+    shape: tuple[int, int, int],
     reward: Callable[[np.ndarray], np.ndarray],
     rise: float,
 ) -> pd.DataFrame:
-    """A run whose prompts all have a level of their own, which rises by ``rise`` over the steps."""
+    """A run whose prompts all have a level of their own, which rises by ``rise`` over the steps.
+
+    ``shape``: number of prompts, of steps, and of responses to a prompt at a step.
+    """
+    prompts, steps, size = shape
     step = np.repeat(np.arange(steps), prompts * size)
     prompt = np.tile(np.repeat(np.arange(prompts), size), steps)
     level = random.random(prompts)[prompt] * (1 - rise) + rise * step / (steps - 1)
@@ -65,7 +67,7 @@ def families() -> dict[str, Family]:
         for name, (prompts, steps, size) in sizes.items():
             made[f"{kind.__name__}, {name}"] = (
                 lambda random, rise, kind=kind, at=(prompts, steps, size): run(
-                    random, *at, kind(random), rise
+                    random, at, kind(random), rise
                 )
             )
     return made
@@ -95,9 +97,7 @@ def test_prompts_that_improve_are_found_more_often_the_more_responses_there_are(
         for _ in range(10):
             table = run(
                 random,
-                32,
-                steps,
-                size,
+                (32, steps, size),
                 lambda level: (random.random(len(level)) < level).astype(float),
                 0.6,
             )

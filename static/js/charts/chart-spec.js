@@ -6,7 +6,13 @@ import { recoloured } from "./colours.js";
 import { stepsOf } from "./zoom.js";
 import { message } from "../shared/words.js";
 
-/** @typedef {{zoom: Range | null, log: boolean, smoothing: number | "auto"}} ViewState */
+/**
+ * @typedef {object} ViewState
+ * @property {Range | null} zoom
+ * @property {boolean} log
+ * @property {number | "auto"} smoothing
+ * @property {boolean} [placesLabels] whether the plot has another height than the specification
+ */
 
 /** Minimum distance of two curve names at the right edge, in pixels. */
 const LABEL_GAP = 13;
@@ -34,16 +40,20 @@ const MARKED_BARS = "marked_bar";
  * @param {ViewState} state
  * @returns {Spec}
  */
-export function specFor(spec, colours, { zoom, log, smoothing }) {
+export function specFor(spec, colours, state) {
   const copy = recoloured(spec, colours);
-  setSmoothing(copy, smoothing);
-  if (log) makeLogarithmic(/** @type {LayeredSpec} */ (copy));
+  setSmoothing(copy, state.smoothing);
+  if (state.log) makeLogarithmic(/** @type {LayeredSpec} */ (copy));
   const isOverSteps = copy.params?.some(({ name }) => name === "at");
-  const shownSteps = isOverSteps ? zoom : null;
-  if (isOverSteps) addInteraction(/** @type {LayeredSpec} */ (copy));
-  if (shownSteps) zoomIn(/** @type {LayeredSpec} */ (copy), shownSteps, log);
-  if (shownSteps || log) placeLabels(/** @type {LayeredSpec} */ (copy), shownSteps);
+  if (isOverSteps) showSteps(/** @type {LayeredSpec} */ (copy), state);
   return copy;
+}
+
+/** @param {LayeredSpec} spec @param {ViewState} state */
+function showSteps(spec, { zoom, log, placesLabels }) {
+  addInteraction(spec);
+  if (zoom) zoomIn(spec, zoom, log);
+  if (zoom || log || placesLabels) placeLabels(spec, zoom);
 }
 
 /** @param {Spec} spec @param {number | "auto"} smoothing */

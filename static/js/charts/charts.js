@@ -7,9 +7,9 @@ import { themeColours } from "./colours.js";
 import { extentOf, specFor, positive } from "./chart-spec.js";
 import { el, readJson } from "../shared/dom.js";
 import { mountExplore } from "./explore.js";
-import { FORMATS } from "./downloads.js";
+import { dataTools, pictureOfChart, pictureTools } from "./downloads.js";
 import { menu } from "../shared/menu.js";
-import { message } from "../shared/words.js";
+import { message, nodes } from "../shared/words.js";
 import { isSame, stepsOf } from "./zoom.js";
 
 /**
@@ -21,6 +21,7 @@ import { isSame, stepsOf } from "./zoom.js";
  * @property {{rows: import("../list/rows.js").Rows, view: import("../list/table.js").TableView,
  *   panel?: object} | null} table the list or table whose columns can be drawn against each other
  * @property {import("../shared/address.js").Address} address
+ * @property {number} responses how many there are in the run or at the step, 0 if unknown
  * @property {number[]} steps those that have a page, ascending
  * @property {(step: number) => void} openStep
  * @property {(n: number) => void} openResponse
@@ -206,17 +207,102 @@ export class Chart {
       this.log = box.checked;
       this.draw();
     });
-    const formats = Object.entries(FORMATS).map(([label, download]) => {
-      const onclick = () => {
-        sheet.hidePopover();
-        download(this, this.fileName).catch((error) => console.warn("Download failed:", error));
-      };
-      return el("button", { type: "button", onclick }, label);
+    const close = () => sheet.hidePopover();
+    /** @type {HTMLElement[]} */
+    const parts = [
+      pictureTools(pictureOfChart(this), close),
+      el("p", { class: "label" }, message("Data")),
+      dataTools(this, close),
+    ];
+    if (positive(this.spec, this.values())) {
+      parts.unshift(el("label", {}, box, message("Log y")));
+    }
+    if (this.overSteps) parts.unshift(this.zoomFields(close));
+    sheet.replaceChildren(...parts);
+  }
+
+  /** Returns fields for the steps to show, for readers who do not drag. @param {() => void} close */
+  zoomFields(close) {
+    const [low = "", high = ""] = this.shownSteps ?? [];
+    /** @param {string} label @param {number | string} value */
+    const field = (label, value) =>
+      el("input", { type: "number", "aria-label": label, value: String(value), step: "any" });
+    const from = field(message("First step"), low);
+    const to = field(message("Last step"), high);
+    const zoom = () => {
+      close();
+      if (to.valueAsNumber > from.valueAsNumber) {
+        this.shared.zoomTo([from.valueAsNumber, to.valueAsNumber]);
+      }
+    };
+    return el(
+      "div",
+      { class: "zoom-fields" },
+      ...nodes("Steps {from} to {to}", { from, to }),
+      " ",
+      el("button", { type: "button", onclick: zoom }, message("Zoom")),
+    );
+  }
+
+  /** First and last step that the chart shows, null if it is none over the steps. */
+  get shownSteps() {
+    return this.overSteps ? (this.zoom ?? extentOf(this.spec)) : null;
+  }
+
+  /** How the chart's curves are smoothed, "" if they are as logged. */
+  get smoothingInWords() {
+    const { smoothing } = this.shared;
+    if (!this.has("smoothing") || smoothing === 0) return "";
+    if (smoothing !== "auto")
+      return message("moving average, factor {factor}", { factor: smoothing });
+    const said = /** @type {HTMLElement | null} */ (
+      this.figure.querySelector("figcaption .smoothed[title]")
+    );
+    return said?.title ?? "";
+  }
+
+  /** Returns the drawing that came with the page. @returns {SVGSVGElement} */
+  stillDrawing() {
+    const found = this.rendered.find((node) => node instanceof SVGSVGElement);
+    if (!found) throw new Error("the chart has no drawing");
+    return /** @type {SVGSVGElement} */ (found);
+  }
+
+  /**
+   * Draws the chart as it is now, in light colours and another size.
+   * @param {number} width
+   * @param {number} height
+   * @returns {Promise<string>} SVG
+   */
+  async drawnAs(width, height) {
+    const embed = await this.hooks.loadVega();
+    const { smoothing } = this.shared;
+    const source = { ...this.spec, config: this.config };
+    if (this.showsResponses) source.data = { name: "rows", values: this.rows() };
+    if (source.mark || source.layer) {
+      const { left = 0, right = 0, top = 0, bottom = 0 } = this.paddingOfPlot;
+      source.width = width - left - right;
+      source.height = height - top - bottom;
+    }
+    const state = { zoom: this.zoom, smoothing, log: this.log, placesLabels: true };
+    const spec = specFor(source, new Map(), state);
+    const { view } = await embed(el("div"), spec, {
+      ast: true,
+      actions: false,
+      renderer: "svg",
+      logLevel: 1,
+      defaultStyle: false,
+      // Vega's own would add a style sheet.
+      tooltip: () => {},
     });
-    const logarithmic = el("label", {}, box, message("Log y"));
-    const downloads = el("div", { class: "formats" }, ...formats);
-    if (positive(this.spec, this.values())) sheet.replaceChildren(logarithmic, downloads);
-    else sheet.replaceChildren(downloads);
+    const svg = await view.toSVG();
+    view.finalize();
+    return svg;
+  }
+
+  /** Padding around the plot, none where Vega fits the chart into its width. */
+  get paddingOfPlot() {
+    return this.spec.autosize?.contains === "padding" ? {} : (this.spec.padding ?? {});
   }
 
   /** Returns the chart's Vega view, once it is drawn. */
@@ -307,10 +393,8 @@ export class Chart {
 
   /** Width of the plot inside its padding (with it where Vega fits the chart), in CSS pixels. */
   inner() {
-    const width = this.figure.clientWidth;
-    if (this.spec.autosize?.contains === "padding") return Math.max(LEAST_WIDTH, width);
-    const { left = 0, right = 0 } = this.spec.padding ?? {};
-    return Math.max(LEAST_WIDTH, width - left - right);
+    const { left = 0, right = 0 } = this.paddingOfPlot;
+    return Math.max(LEAST_WIDTH, this.figure.clientWidth - left - right);
   }
 
   /** Draws the chart in the width that it has now. */

@@ -8,6 +8,7 @@
 /** @import { RowsData } from "../shared/types.d.ts" */
 
 import { mountCharts } from "../charts/charts.js";
+import { mountStills } from "../charts/stills.js";
 import { mountStrips } from "../charts/strips.js";
 import { hasVega, loadVega } from "../charts/vega.js";
 import { readTable } from "../list/read-table.js";
@@ -68,6 +69,7 @@ export function mount(root, address) {
   mountAssistant(root);
   const hooks = chartHooks(root, data, { steps, stepList }, page);
   const charts = mountCharts(root, hooks);
+  mountStills(root, hooks);
   mountStrips(root, { steps: hooks.steps, open: hooks.openStep, tip: hooks.tip, signal });
   mountPromptMap(root, { address, tip: hooks.tip, signal });
   mountFilms(root, signal);
@@ -146,6 +148,7 @@ function chartHooks(root, data, { steps, stepList }, { address, signal }) {
     table: hasVega() ? (stepList ?? steps) : null,
     rows: stepList?.chartRows ?? null,
     partial: data ? partOf(data) : "",
+    responses: responsesOf(root, data),
     steps: steps ? stepsWithPage(steps.view) : [],
     openStep: (step) => steps && openStep(steps.view, step),
     openResponse: (n) => data && stepList?.open(data.n.indexOf(n)),
@@ -178,6 +181,15 @@ function openStep(view, step) {
   const row = view.nodes[view.rowIds.indexOf(String(step))];
   const link = row?.querySelector("a");
   if (link) location.assign(link.href);
+}
+
+/**
+ * Returns how many responses the run or the step has, 0 if the page does not say.
+ * @param {HTMLElement} root
+ * @param {RowsData | null} data
+ */
+function responsesOf(root, data) {
+  return data?.total ?? Number(root.dataset.responses ?? 0);
 }
 
 /** Returns how many of a step's responses the page has, "" for all. @param {RowsData} data */

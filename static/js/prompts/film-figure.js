@@ -5,14 +5,16 @@
 
 import { LOOK } from "../charts/colours.js";
 import { el, readJson, svg } from "../shared/dom.js";
-import { copyPicture, downloadPicture } from "../shared/pictures.js";
+import { exportPicture, pixelsOf } from "../shared/pictures.js";
 import { message } from "../shared/words.js";
 import { WIDTH, filmStrip, picture } from "./film-strip.js";
 
-/** Width of a picture in pixels. */
-const PICTURE_WIDTH = 720;
+/** Width of a picture in mm: two columns of a paper. */
+const PICTURE_MM = 170;
+/** A strip's picture has its title and its caption inside. */
+const NO_WORDS = { title: "", caption: "" };
 
-/** @typedef {import("../shared/pictures.js").PictureFormat} PictureFormat */
+/** @typedef {import("../shared/pictures.js").Format["kind"]} FormatKind */
 
 /**
  * Makes the strips that a page was rendered with as wide as the window lets them be.
@@ -65,18 +67,26 @@ function nodeOf({ name, attributes, children }) {
 
 /** @param {FilmStrip} data @param {string} name */
 function exportButtons(data, name) {
-  const drawn = () => picture(data, PICTURE_WIDTH, LOOK.colours);
-  /** @param {PictureFormat} format */
-  const button = (format) => {
-    const onclick = () => downloadPicture(drawn(), name, format);
-    const label = message("Download as {format}", { format });
-    return el("button", { type: "button", onclick, "aria-label": label }, format);
+  /** @param {FormatKind} kind */
+  const exported = (kind) => {
+    const drawn = picture(data, pixelsOf(PICTURE_MM), LOOK.colours);
+    return exportPicture(drawn, { ...NO_WORDS, name, format: { kind, mm: PICTURE_MM } });
+  };
+  /** @param {"SVG" | "PNG"} kind */
+  const button = (kind) => {
+    const label = message("Download as {format}", { format: kind });
+    const onclick = () => exported(kind);
+    return el("button", { type: "button", onclick, "aria-label": label }, kind);
   };
   const copy = el("button", { type: "button", "aria-live": "polite" }, message("Copy image"));
   copy.addEventListener("click", async () => {
     const label = copy.textContent;
-    const isCopied = await copyPicture(drawn());
-    copy.textContent = isCopied ? message("Copied") : message("The browser refused to copy");
+    try {
+      await exported("copy");
+      copy.textContent = message("Copied");
+    } catch {
+      copy.textContent = message("The browser refused to copy");
+    }
     setTimeout(() => (copy.textContent = label), 1500);
   });
   return el("div", { class: "film-tools" }, button("SVG"), button("PNG"), copy);

@@ -131,7 +131,7 @@ export class Panel {
     }
     return {
       prompts: Boolean(run && data.prompts),
-      tokens: keepsTokens(data.step),
+      tokens: this.tokens ? this.tokens.metrics.length > 0 : keepsTokens(data.step),
       turns: Boolean(data.conversation),
       branches: Boolean(data.branches),
     };

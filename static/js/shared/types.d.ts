@@ -12,6 +12,7 @@ export type {
   PromptsData,
   MetricData as Metric,
   PromptMapData,
+  PresetData as Preset,
   RowsData,
   RunData,
   RunListData,
