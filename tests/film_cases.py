@@ -2,7 +2,7 @@
 
 import random
 
-from rlreport.draw.film_strip import FilmCurveData, FilmStripData
+from rlreport.draw.film_strip import FilmCurveData, FilmRuleData, FilmStripData
 from rlreport.draw.film_text import FilmRowData, excerpt
 
 HOSTILE = (
@@ -26,6 +26,10 @@ HOSTILE = (
     " cat",
     "\n",
 )
+RULES: list[FilmRuleData] = [
+    {"step": 20, "words": "keep: 20", "colour": "healthy", "dashed": True},
+    {"step": 35, "words": "onset: 35", "colour": "critical", "dashed": False},
+]
 WIDTHS = (240, 366, 619, 620, 720, 1000)
 
 
@@ -45,10 +49,7 @@ def strip(seed: int) -> FilmStripData:
         "caption": " ".join(HOSTILE[:5]),
         "ends": rng.choice([None, ("less likely −1.20", "+1.20 more likely")]),
         "curve": _curve(rng) if rng.random() < 0.8 else None,
-        "rules": [
-            {"step": 20, "words": "keep: 20", "colour": "healthy", "dashed": True},
-            {"step": 35, "words": "onset: 35", "colour": "critical", "dashed": False},
-        ][: rng.randint(0, 2)],
+        "rules": RULES[: rng.randint(0, 2)],
         "rows": rows,
     }
 
@@ -57,7 +58,7 @@ def _row(rng: random.Random, index: int) -> FilmRowData:
     part = excerpt(*tokens_of(rng.randint(0, 10**6)))
     return {
         "head": f"step {7 * index}",
-        "about": ["reward 1.20", rng.choice(HOSTILE)][: rng.randint(0, 2)],
+        "about": rng.choices(["reward 1.20", *HOSTILE], k=rng.randint(0, 2)),
         "above": rng.choice(["", "", rng.choice(HOSTILE)]),
         "pieces": part.pieces,
         "bins": part.bins,
@@ -69,7 +70,8 @@ def _row(rng: random.Random, index: int) -> FilmRowData:
 
 
 def _curve(rng: random.Random) -> FilmCurveData:
-    means = [(step, rng.gauss(0, 3)) for step in range(0, 60, rng.randint(1, 20))]
+    steps = range(0, 60, rng.randint(1, 20))
+    means = [(step, rng.gauss(0, 3)) for step in steps]
     return {
         "low": 0.0,
         "high": rng.choice([0.0, 59.0]),

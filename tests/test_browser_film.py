@@ -74,8 +74,9 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for step in range(7):
         for prompt in range(39):
             question = QUESTION if prompt == 3 else f"Question {prompt}?"
+            strings = [f"Ġstep{step}", "Ġsays", f"Ġ{prompt}", "ðŁİ", "ī"]
             made = tokens(
-                *(f"Ġstep{step}", "Ġsays", f"Ġ{prompt}", "ðŁİ", "ī"),
+                *strings,
                 step=step,
                 prompt=question,
                 response=f" step{step} says {prompt}🎉",

@@ -4,6 +4,7 @@ import base64
 import gzip
 import json
 import re
+from itertools import chain, compress, product
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -81,30 +82,28 @@ def test_onset_outside_of_the_prompts_steps_adds_its_neighbour_only() -> None:
 
 
 def test_answer_of_a_step_is_the_cited_one_else_the_one_nearest_to_the_mean() -> None:
-    of = answers((0, 0, 5.0), (0, 1, 1.0), (4, 0, 3.0), (4, 7, 9.0), usual=2.0)
-    shown = film_answers(of, {(4, 7): Citation("hack", 3)}, None)
-    assert [(int(of.steps[s.place]), int(of.numbers[s.place])) for s in shown] == [
-        (0, 1),
-        (4, 7),
-    ]
+    first = [(0, 0, 5.0), (0, 1, 1.0)]
+    second = [(4, 0, 3.0), (4, 7, 9.0)]
+    of = answers(*first, *second, usual=2.0)
+    cited = {(4, 7): Citation("hack", 3)}
+    assert [one.place for one in film_answers(of, cited, None)] == [1, 3]
 
 
 def test_answer_without_a_reward_is_shown_where_there_is_no_other() -> None:
-    of = answers((0, 0, np.nan), (1, 0, np.nan), (1, 1, 8.0))
+    unknown = [(step, 0, np.nan) for step in (0, 1)]
+    of = answers(*unknown, (1, 1, 8.0))
     shown = film_answers(of, NONE, None)
-    assert [s.place for s in shown] == [0, 2]
+    assert [one.place for one in shown] == [0, 2]
 
 
 def test_prompt_of_one_step_shows_its_worst_median_and_best_answer() -> None:
-    of = answers((3, 0, 0.5), (3, 1, -1.0), (3, 2, 2.0), (3, 3, 0.7), (3, 4, 0.1))
-    shown = film_answers(of, NONE, None)
-    assert [(s.place, s.which) for s in shown] == [
-        (1, "worst"),
-        (0, "median"),
-        (2, "best"),
-    ]
+    rewards = enumerate([0.5, -1.0, 2.0, 0.7, 0.1])
+    of = answers(*[(3, n, reward) for n, reward in rewards])
+    expected = [(1, "worst"), (0, "median"), (2, "best")]
+    assert film_answers(of, NONE, None) == expected
     equal = answers(*[(3, n, 1.0) for n in range(9)])
-    assert [s.which for s in film_answers(equal, NONE, None)] == ["", "", ""]
+    shown = film_answers(equal, NONE, None)
+    assert [one.which for one in shown] == ["", "", ""]
 
 
 def test_excerpt_keeps_both_ends_and_what_is_around_the_citation() -> None:
@@ -116,17 +115,19 @@ def test_excerpt_keeps_both_ends_and_what_is_around_the_citation() -> None:
     piece, token = part.cited
     assert part.pieces[piece][token] == "w1500 "
     assert part.bins[piece][token] == 1500 % 12
-    size = sum(len(text) for one in part.pieces for text in one)
-    assert size <= 3 * EXCERPT
+    assert len("".join(chain.from_iterable(part.pieces))) <= 3 * EXCERPT
 
 
-@pytest.mark.parametrize("size", [0, 1, EXCERPT, 2 * EXCERPT, 2 * EXCERPT + 1, 10**6])
+SIZES = (0, 1, EXCERPT, 2 * EXCERPT, 2 * EXCERPT + 1, 1_000_000)
+
+
+@pytest.mark.parametrize("size", SIZES)
 def test_excerpt_of_one_token_of_any_size_is_bounded_and_keeps_its_ends(
     size: int,
 ) -> None:
-    text = "a" + "b" * (size - 2) + "z" if size > 1 else "a" * size
+    text = ("a" + "b" * size)[:size]
     part = excerpt([text], [7], 0)
-    joined = "".join(text for piece in part.pieces for text in piece)
+    joined = "".join(chain.from_iterable(part.pieces))
     assert len(joined) <= min(size, 3 * EXCERPT)
     assert joined[:1] == text[:1]
     assert joined[-1:] == text[-1:]
@@ -144,9 +145,8 @@ def test_colours_are_clipped_at_the_98th_percentile_of_magnitudes() -> None:
 
 
 def test_wide_characters_take_two_cells_and_marks_none() -> None:
-    widths = {"a": 1, "é": 1, "猫": 2, "カ": 2, "한": 2, "🎉": 2, "，": 2, "Ω": 1}
-    for character, width in widths.items():
-        assert [cell.width for cell in cells(character)] == [width]
+    for width, characters in ((1, "aéΩ"), (2, "猫カ한🎉，")):
+        assert {cell.width for cell in cells(characters)} == {width}
     for one in ("👩\u200d👩\u200d👧", "👍🏽", "e\u0301"):
         assert [cell.text for cell in cells(one)] == [one]
     assert sum(cell.width for cell in cells("e" + 1000 * "\u0301")) == 1
@@ -161,13 +161,13 @@ def test_words_that_the_row_above_lacks_are_new() -> None:
     before = "the cat sat on the mat".split()
     after = "the dog sat on a mat".split()
     flags = new_words(before, after)
-    assert [word for word, new in zip(after, flags, strict=True) if new] == ["dog", "a"]
+    assert list(compress(after, flags)) == ["dog", "a"]
     assert new_words([], ["a"]) == [True]
     assert new_words(["a"], []) == []
 
 
 def film_row(*texts: str, bins: list[int] | None = None, **others: Any) -> FilmRowData:
-    values: dict[str, Any] = {
+    given: FilmRowData = {
         "head": "step 1",
         "about": [],
         "above": "",
@@ -178,34 +178,46 @@ def film_row(*texts: str, bins: list[int] | None = None, **others: Any) -> FilmR
         "reward": None,
         "href": None,
     }
-    return FilmRowData(**(values | others))
+    given.update(others)  # type: ignore[typeddict-item]
+    return given
+
+
+def coloured(given: FilmRowData) -> list[tuple[str, int]]:
+    """Return the characters of a row with their bins."""
+    (drawn,) = marked_rows([given])
+    return [(atom.text, atom.bin) for atom in drawn.pieces[0]]
+
+
+def new_text(*texts: str, above: str = "") -> list[str]:
+    """Return what is marked as new in each row; ``above``: the prompt of the others."""
+    first, *others = texts
+    rows = [film_row(text, above=above) for text in others]
+    marked = []
+    for one in marked_rows([film_row(first), *rows]):
+        new = [atom.text for atom in one.pieces[0] if atom.is_new]
+        marked.append("".join(new))
+    return marked
 
 
 def test_parts_of_a_character_are_one_with_the_strongest_colour() -> None:
-    (drawn,) = marked_rows([film_row("", "🎉", " x", bins=[11, 7, 6])])
-    assert [(atom.text, atom.bin) for atom in drawn.pieces[0]] == [
-        ("🎉", 11),
-        (" ", 6),
-        ("x", 6),
-    ]
+    shown = coloured(film_row("", "🎉", " x", bins=[11, 7, 6]))
+    assert shown == [("🎉", 11), (" ", 6), ("x", 6)]
 
 
 def test_broken_bytes_next_to_each_other_are_one_visible_character() -> None:
-    (drawn,) = marked_rows([film_row("�", "��", "�a", bins=[6, 2, 0])])
-    assert [(atom.text, atom.bin) for atom in drawn.pieces[0]] == [("�", 2), ("a", 0)]
+    shown = coloured(film_row("�", "��", "�a", bins=[6, 2, 0]))
+    assert shown == [("�", 2), ("a", 0)]
 
 
 def test_first_row_and_answers_to_other_prompts_have_no_new_words() -> None:
-    rows = [film_row("one two"), film_row("three", above="Another prompt")]
-    drawn = marked_rows(rows)
-    assert not any(atom.is_new for one in drawn for atom in one.pieces[0])
-    (_, second) = marked_rows([film_row("one two"), film_row("one three")])
-    assert "".join(a.text for a in second.pieces[0] if a.is_new) == "three"
+    assert new_text("one two", "three", above="Another prompt") == ["", ""]
+    assert new_text("one two", "one three") == ["", "three"]
+    assert new_text("one two", "four five two") == ["", "four five"]
 
 
 @pytest.mark.parametrize("columns", [24, 40, 119])
 def test_no_line_is_wider_than_the_grid(columns: int) -> None:
-    for text in (*HOSTILE, "word " * 400, "猫" * 500, "x" * 900):
+    for text in [*HOSTILE, "word " * 400, "猫" * 500, "x" * 900]:
         (drawn,) = marked_rows([film_row(text)])
         lines = shown_lines(drawn.pieces, columns, 4)
         assert 1 <= len(lines) <= 4
@@ -220,9 +232,10 @@ def test_long_answer_shows_its_beginning_and_its_end_with_an_ellipsis() -> None:
     words = " ".join(f"w{k}" for k in range(120))
     (drawn,) = marked_rows([film_row(words)])
     lines = shown_lines(drawn.pieces, 40, 4)
-    texts = ["".join(atom.text for atom in line.atoms).strip() for line in lines]
-    assert texts[0].startswith("w0 ")
-    assert texts[-1].endswith("w119")
+    first = [atom.text for atom in lines[0].atoms]
+    last = [atom.text for atom in lines[-1].atoms]
+    assert "".join(first).startswith("w0 ")
+    assert "".join(last).endswith("w119")
     assert [line.goes_on for line in lines] == [False, True, False, False]
 
 
@@ -233,7 +246,8 @@ def test_line_of_the_cited_token_is_shown() -> None:
     (drawn,) = marked_rows([given])
     for most in (4, 6):
         lines = shown_lines(drawn.pieces, 40, most)
-        assert any(atom.is_cited for line in lines for atom in line.atoms)
+        atoms = chain.from_iterable(line.atoms for line in lines)
+        assert any(atom.is_cited for atom in atoms)
 
 
 @pytest.mark.parametrize("width", [240, 366, 619, 620, 1000])
@@ -249,9 +263,8 @@ def test_strip_of_any_text_is_well_formed_and_inside_its_width(
         if "textLength" in element.attrib:
             end = float(element.attrib["x"]) + float(element.attrib["textLength"])
             assert end <= width + 0.1
-    assert {element.tag.removeprefix(svg) for element in root.iter()} <= {
-        *("svg", "g", "a", "path", "text", "circle")
-    }
+    names = {element.tag.removeprefix(svg) for element in root.iter()}
+    assert names <= {"svg", "g", "a", "path", "text", "circle"}
 
 
 def test_picture_has_title_caption_and_no_link_or_custom_property() -> None:
@@ -268,19 +281,19 @@ def test_picture_has_title_caption_and_no_link_or_custom_property() -> None:
 
 def recurring(steps: int = 12, **others: object) -> list[dict[str, Any]]:
     """Rows of a run in which four prompts recur, each with two answers at a step."""
-    return [
-        tokens(
-            *(f"Ġanswer{step}", "Ġto", f"Ġ{prompt}"),
+    rows = []
+    for step, prompt, answer in product(range(steps), range(4), range(2)):
+        strings = [f"Ġanswer{step}", "Ġto", f"Ġ{prompt}"]
+        made = tokens(
+            *strings,
             step=step,
             prompt=f"Question {prompt}?",
             response=f" answer{step} to {prompt}",
             reward=float(answer + prompt + step % 3),
             **others,
         )
-        for step in range(steps)
-        for prompt in range(4)
-        for answer in range(2)
-    ]
+        rows.append(made)
+    return rows
 
 
 def built(folder: Path, rows: list[dict[str, Any]], **options: Any) -> Path:
@@ -301,7 +314,8 @@ def packed(report: Path) -> dict[str, Any]:
     page = (report / "prompts.html").read_text("utf-8")
     found = re.search(r'class="prompts-data">([^<]*)<', page)
     assert found
-    data: dict[str, Any] = json.loads(gzip.decompress(base64.b64decode(found[1])))
+    text = gzip.decompress(base64.b64decode(found[1]))
+    data: dict[str, Any] = json.loads(text)
     return data
 
 
@@ -322,8 +336,7 @@ def test_overview_shows_a_recurring_prompt_that_leads_to_its_panel(
 def test_answers_to_different_prompts_name_them(tmp_path: Path) -> None:
     rows = [
         row(step, prompt=f"Question {step}-{k}", response=f"Answer {k}", reward=k)
-        for step in range(9)
-        for k in range(3)
+        for step, k in product(range(9), range(3))
     ]
     data = film_data(built(tmp_path, rows))
     assert len(data["rows"]) == MOST_ROWS
@@ -355,8 +368,7 @@ def test_panel_data_of_a_run_of_which_few_answers_are_shown_stay_small(
 ) -> None:
     rows = [
         row(step, prompt=f"Question {k}", response=f"A {step}", reward=step / 9)
-        for step in range(40)
-        for k in range(64)
+        for step, k in product(range(40), range(64))
     ]
     report = built(tmp_path, rows, max_responses=8)
     data = packed(report)

@@ -135,7 +135,8 @@ def _px(value: float) -> str:
 
 def _text(x: float, y: float, words: str, **attributes: str) -> Mark:
     named = {name.replace("_", "-"): value for name, value in attributes.items()}
-    return Mark("text", {"x": _px(x), "y": _px(y), **named}, (words,))
+    place = {"x": _px(x), "y": _px(y)}
+    return Mark("text", place | named, (words,))
 
 
 class _Frame(NamedTuple):
@@ -196,7 +197,8 @@ def film_strip(data: FilmStripData, width: float, *, is_picture: bool = False) -
             marks.append(_text(0, y, line, **small))
         y += 8
     margin = _MARGIN if is_picture else 0
-    whole_width, whole_height = _px(width + 2 * margin), _px(y + 2 * margin)
+    whole_width = _px(width + 2 * margin)
+    whole_height = _px(y + 2 * margin)
     fonts = {"font-size": str(_FONT), "font-family": "var(--sans)"}
     parts = [Mark("g", fonts, tuple(marks))]
     if is_picture:
@@ -255,7 +257,7 @@ def _row(row: Row, frame: _Frame, *, is_picture: bool) -> tuple[list[Mark], floa
         fill="transparent",
     )
     words = ", ".join([data["head"], *data["about"]])
-    label = f"{words}: {fitting(row.text.strip(), 200)}"
+    label = f"{fitting(words, 100)}: {fitting(row.text.strip(), 200)}"
     attributes = {"href": data["href"], "aria-label": label}
     return [hairline, Mark("a", attributes, (area, *head, *marks))], height
 
@@ -396,7 +398,8 @@ def _legend(ends: tuple[str, str], frame: _Frame) -> list[Mark]:
         box = f"M{_px(start + swatch * (one - 1))},12h{swatch}v12h-{swatch}z"
         marks.append(_path(box, fill=f"var(--div-{one})"))
     x = start + swatch * BINS + 6
-    marks.append(_text(x, 22, fitting(high, (frame.width - x) / _LETTER), **small))
+    words = fitting(high, (frame.width - x) / _LETTER)
+    marks.append(_text(x, 22, words, **small))
     return marks
 
 
@@ -462,8 +465,11 @@ def _curve(
             marks.append(Mark("circle", ring))
     bottom = plot.top + _CURVE
     axis_y = _px(math.floor(bottom) + 0.5)
-    marks.append(_path(f"M{_px(plot.left)},{axis_y}h{across}", stroke="var(--muted)"))
-    for step in _labelled([*plot.steps, *(row["step"] for row in data["rows"])], plot):
+    axis = f"M{_px(plot.left)},{axis_y}h{across}"
+    marks.append(_path(axis, stroke="var(--muted)"))
+    steps = [*plot.steps]
+    steps += [row["step"] for row in data["rows"]]
+    for step in _labelled(steps, plot):
         label = written(step, "count")
         marks.append(
             _text(plot.x(step), bottom + 15, label, text_anchor="middle", **small)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import NamedTuple, TypedDict
 
 import numpy as np
@@ -62,7 +62,8 @@ def excerpt(texts: Sequence[str], bins: Sequence[int], cited: int | None) -> Exc
     joined: list[tuple[int, int]] = []
     for start, stop in sorted(windows):
         if joined and start <= joined[-1][1]:
-            joined[-1] = (joined[-1][0], max(stop, joined[-1][1]))
+            first, last = joined.pop()
+            joined.append((first, max(stop, last)))
         else:
             joined.append((start, stop))
     result = Excerpt([], [], None)
@@ -78,8 +79,8 @@ def excerpt(texts: Sequence[str], bins: Sequence[int], cited: int | None) -> Exc
                 break
             if index == cited and place is None:
                 place = (number, len(piece))
-            from_, to = start - starts[index], stop - starts[index]
-            piece.append(texts[index][max(0, from_) : to])
+            within = max(0, start - starts[index])
+            piece.append(texts[index][within : stop - starts[index]])
             bins_of_piece.append(bins[index])
         result.pieces.append(piece)
         result.bins.append(bins_of_piece)
@@ -168,6 +169,10 @@ def _strength(one: int) -> int:
     return abs(one - MIDDLE) + 1 if one else 0
 
 
+def _text_of(atoms: Sequence[Atom]) -> str:
+    return "".join(atom.text for atom in atoms)
+
+
 class Row(NamedTuple):
     """A row as its drawing needs it."""
 
@@ -176,8 +181,7 @@ class Row(NamedTuple):
 
     @property
     def text(self) -> str:
-        texts = ["".join(atom.text for atom in piece) for piece in self.pieces]
-        return " … ".join(texts)
+        return " … ".join(map(_text_of, self.pieces))
 
 
 def marked_rows(data: Sequence[FilmRowData]) -> list[Row]:
@@ -191,7 +195,7 @@ def marked_rows(data: Sequence[FilmRowData]) -> list[Row]:
             cited = token if number == place else -1
             pieces.append(_atoms(texts, one["bins"][number], cited))
         words = [_words(piece) for piece in pieces]
-        now = [text for of_piece in words for text, _, _ in of_piece]
+        now = [text for text, _, _ in chain.from_iterable(words)]
         # Answers to different prompts are not compared.
         if before is not None and not one["above"]:
             flags = iter(new_words(before, now))
@@ -261,13 +265,15 @@ def _chosen(lines: Sequence[Sequence[Atom]], most: int) -> list[int]:
     count = len(lines)
     if count <= most:
         return list(range(count))
-    cited = [i for i, line in enumerate(lines) if any(a.is_cited for a in line)]
-    wanted = [0, count - 1]
-    if cited:
-        wanted += [cited[0], min(cited[0] + 1, count - 1), max(cited[0] - 1, 0)]
+    last = count - 1
+    wanted = [0, last]
+    for index, line in enumerate(lines):
+        if any(atom.is_cited for atom in line):
+            wanted += [index, min(index + 1, last), max(index - 1, 0)]
+            break
     # From both ends in turn, the beginning first
     for k in range(1, count):
-        wanted += [k, count - 1 - k]
+        wanted += [k, last - k]
     return sorted(list(dict.fromkeys(wanted))[:most])
 
 
@@ -315,7 +321,7 @@ def paragraph(words: str, letters: float, most: int) -> list[str]:
     """Break words into up to ``most`` lines of so many cells."""
     atoms = [Atom(cell.text, cell.width, 0, False) for cell in cells(words)]
     wrapped = _wrapped(atoms, math.floor(letters))
-    lines = ["".join(atom.text for atom in line).strip() for line in wrapped]
+    lines = [_text_of(line).strip() for line in wrapped]
     if len(lines) > most:
         rest = " ".join(lines[most - 1 :])
         lines = [*lines[: most - 1], fitting(rest, letters)]

@@ -127,13 +127,15 @@ def film_steps(steps: Ints, cited: Sequence[int], onset: int | None) -> list[int
     These are the first and the last, the cited ones, those next to the onset, and then always
     the one that is furthest from all so far.
     """
-    wanted = [int(steps[0]), int(steps[-1]), *cited[:_CITED_FIRST]]
+    wanted = steps[[0, -1]].tolist()
+    wanted += cited[:_CITED_FIRST]
     if onset is not None:
         after = int(np.searchsorted(steps, onset))
         wanted += steps[max(0, after - 1) : after + 1].tolist()
     wanted += cited[_CITED_FIRST:]
     chosen = list(dict.fromkeys(wanted))[:MOST_ROWS]
-    distance = np.abs(steps[:, None] - np.array(chosen)).min(axis=1)
+    apart = np.abs(np.subtract.outer(steps, chosen))
+    distance = apart.min(axis=1)
     while len(chosen) < min(MOST_ROWS, len(steps)):
         step = int(steps[distance.argmax()])
         chosen.append(step)
@@ -155,10 +157,13 @@ def _answer_at(answers: Answers, step: int, cited: Mapping[int, int]) -> int:
 def _of_one_step(answers: Answers) -> list[Shown]:
     """Return the answers with the lowest, the median and the highest reward, if they differ."""
     order = np.argsort(answers.rewards, kind="stable")  # NaN come last
-    known = order[np.isfinite(answers.rewards[order])]
-    if not len(known) or answers.rewards[known[0]] == answers.rewards[known[-1]]:
+    known = order[np.isfinite(answers.rewards[order])].tolist()
+    rewards = set(answers.rewards[known].tolist())
+    if len(rewards) < 2:
         return [Shown(index) for index in range(min(3, len(answers.rows)))]
-    worst, median, best = known[[0, (len(known) - 1) // 2, -1]].tolist()
+    worst = known[0]
+    median = known[(len(known) - 1) // 2]
+    best = known[-1]
     found = {worst: "worst", best: "best"}
     if len(known) > 2:
         found = {worst: "worst", median: "median", best: "best"}

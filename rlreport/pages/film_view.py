@@ -285,7 +285,8 @@ def _points(steps: Ints, values: Floats) -> list[tuple[int, float]]:
     usable = drawable(values)
     places = np.flatnonzero(np.isfinite(usable))
     places = places[evenly(len(places), MOST_POINTS)]
-    return list(zip(steps[places].tolist(), usable[places].tolist(), strict=True))
+    drawn = usable[places].tolist()
+    return list(zip(steps[places].tolist(), drawn, strict=True))
 
 
 def film_rules(report: RunReport, low: float, high: float) -> list[FilmRuleData]:

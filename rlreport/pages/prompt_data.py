@@ -43,6 +43,11 @@ def prompts_data(report: RunReport, addresses: Addresses) -> PromptsData:
     steps = run.tables.steps["step"]
     low = float(steps.iloc[0])
     high = float(steps.iloc[-1])
+    lengths = responses[length].to_numpy(np.float64)
+    cited = {
+        f"{step}-{n}": (one.finding, one.token)
+        for (step, n), one in citations_of(run.verdict).items()
+    }
     return {
         "run": run.title,
         "prompts": ids,
@@ -50,15 +55,12 @@ def prompts_data(report: RunReport, addresses: Addresses) -> PromptsData:
         "step": answers.steps,
         "n": answers.numbers,
         "reward": _rounded(answers.rewards),
-        "length": _rounded(responses[length].to_numpy(np.float64)[answers.rows]),
+        "length": _rounded(lengths[answers.rows]),
         "lengthLabel": RESPONSE[length].label,
         "ratioHelp": LOG_RATIO.help,
         "ratioUnit": LOG_RATIO.unit,
         "which": _which(report, answers, sizes),
-        "cited": {
-            f"{step}-{n}": (cited.finding, cited.token)
-            for (step, n), cited in citations_of(run.verdict).items()
-        },
+        "cited": cited,
         "points": _sizes(means["prompt_id"].to_numpy(), ids),
         "at": means["step"].to_numpy(),
         "mean": _rounded(means["reward"].to_numpy(np.float64)),

@@ -21,20 +21,17 @@ _INVISIBLE = re.compile(
 )
 _VISIBLE = {"\n": "↵", "\t": "⇥", "\u2028": "↵", "\u2029": "↵", "\u00a0": " "}
 _MOST_MARKS = 4  # Maximum number of marks on a character
-# First and last code points that take two cells: East Asian characters and emoji
-_WIDE = (
-    (0x1100, 0x115F), (0x231A, 0x231B), (0x23E9, 0x23EC), (0x25FD, 0x25FE), (0x2614, 0x2615),
-    (0x2648, 0x2653), (0x267F, 0x267F), (0x2693, 0x2693), (0x26A1, 0x26A1), (0x26AA, 0x26AB),
-    (0x26BD, 0x26BE), (0x26C4, 0x26C5), (0x26CE, 0x26CE), (0x26D4, 0x26D4), (0x26EA, 0x26EA),
-    (0x26F2, 0x26F3), (0x26F5, 0x26F5), (0x26FA, 0x26FA), (0x26FD, 0x26FD), (0x2705, 0x2705),
-    (0x270A, 0x270B), (0x2728, 0x2728), (0x274C, 0x274C), (0x274E, 0x274E), (0x2753, 0x2755),
-    (0x2757, 0x2757), (0x2795, 0x2797), (0x27B0, 0x27B0), (0x27BF, 0x27BF), (0x2B1B, 0x2B1C),
-    (0x2B50, 0x2B50), (0x2B55, 0x2B55), (0x2E80, 0x303E), (0x3041, 0x33FF), (0x3400, 0x4DBF),
-    (0x4E00, 0xA4CF), (0xA960, 0xA97C), (0xAC00, 0xD7A3), (0xF900, 0xFAFF), (0xFE30, 0xFE6F),
-    (0xFF01, 0xFF60), (0xFFE0, 0xFFE6), (0x1F300, 0x1F64F), (0x1F680, 0x1F6FF),
-    (0x1F7E0, 0x1F7EB), (0x1F900, 0x1F9FF), (0x1FA70, 0x1FAFF), (0x20000, 0x3FFFD),
-)  # fmt: skip
-_STARTS = [first for first, _ in _WIDE]
+# Code points that take two cells, as hexadecimal ranges: East Asian characters and emoji
+_WIDE = """
+1100-115f 231a-231b 23e9-23ec 25fd-25fe 2614-2615 2648-2653 267f 2693 26a1 26aa-26ab 26bd-26be
+26c4-26c5 26ce 26d4 26ea 26f2-26f3 26f5 26fa 26fd 2705 270a-270b 2728 274c 274e 2753-2755 2757
+2795-2797 27b0 27bf 2b1b-2b1c 2b50 2b55 2e80-303e 3041-33ff 3400-4dbf 4e00-a4cf a960-a97c
+ac00-d7a3 f900-faff fe30-fe6f ff01-ff60 ffe0-ffe6 1f300-1f64f 1f680-1f6ff 1f7e0-1f7eb
+1f900-1f9ff 1fa70-1faff 20000-3fffd
+"""
+_ENDS = [part.split("-") for part in _WIDE.split()]
+_FIRST = [int(ends[0], 16) for ends in _ENDS]
+_LAST = [int(ends[-1], 16) for ends in _ENDS]
 _SKIN_TONES = ("\U0001f3fb", "\U0001f3ff")
 
 
@@ -93,9 +90,9 @@ def _width(shown: str) -> int:
 def is_wide(character: str) -> bool:
     """Return whether a character takes two cells."""
     code = ord(character)
-    if code < _STARTS[0]:
+    if code < _FIRST[0]:
         return False
-    return code <= _WIDE[bisect_right(_STARTS, code) - 1][1]
+    return code <= _LAST[bisect_right(_FIRST, code) - 1]
 
 
 @lru_cache(maxsize=4096)

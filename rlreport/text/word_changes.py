@@ -20,10 +20,12 @@ def new_words(before: Sequence[str], after: Sequence[str]) -> list[bool]:
     ids = [number.setdefault(word, len(number)) for word in (*before, *after)]
     after_ids = np.array(ids[len(before) :], np.int32)
     # lengths[i][j]: of the longest common subsequence of the first i and the first j words
-    lengths = np.zeros((len(before) + 1, len(after) + 1), np.int32)
+    height = len(before) + 1
+    width = len(after) + 1
+    lengths = np.zeros((height, width), np.int32)
     for i, word in enumerate(ids[: len(before)]):
-        extended = lengths[i, :-1] + (after_ids == word)
-        best = np.maximum(lengths[i, 1:], extended)
+        is_same = np.equal(after_ids, word).astype(np.int32)
+        best = np.maximum(lengths[i, 1:], lengths[i, :-1] + is_same)
         lengths[i + 1, 1:] = np.maximum.accumulate(best) if len(best) else best
     is_new = [True] * len(after)
     i = len(before)
