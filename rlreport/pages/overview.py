@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from markupsafe import Markup
@@ -25,6 +25,7 @@ from rlreport.pages.listed import STEP_LINK, columns_with_data
 from rlreport.pages.moved_view import MovedView, moved_view
 from rlreport.pages.page import Addresses, Page
 from rlreport.pages.table import (
+    MOST_PRINTED,
     Columns,
     ColumnView,
     KeyFigure,
@@ -81,7 +82,7 @@ class OverviewView:
     """What the overview shows; mail and Markdown show parts of it."""
 
     summary: str
-    responses: int  # how many the run has
+    responses: int  # number of training responses
     notes: Markup  # the author's, as HTML
     card: Mapping[str, str] | None
     warnings: str  # what readers must know of the logs before they read the verdict
@@ -133,13 +134,17 @@ def _overview(
     if not run.has_responses:
         metrics = tables.metrics.columns[1:]  # without the step
         advice = logging_advice(map(str, metrics))
+    figures = run_figures(report)
     extremes = extreme_responses(report)
     moved = moved_view(report)
+    if moved is not None:
+        # The curves of those that moved are above; all figures alike have none, which is calmer.
+        figures = [replace(figure, sparkline="") for figure in figures]
     has_unscored = bool(tables.rescoring and tables.rescoring.missing)
     flips = Link(message("Flips"), addresses.page("flips"))
     return OverviewView(
         summary=_summary(tables),
-        responses=len(tables.responses),
+        responses=int((~tables.responses["validation"]).sum()),
         notes=notes,
         card=card_view(run.card),
         warnings=_warnings(run),
@@ -154,7 +159,7 @@ def _overview(
         charts=by_place.visible,
         more=by_place.folded,
         not_drawn=not_drawn(tables),
-        figures=run_figures(report),
+        figures=figures,
         windows=windows_in_words(run),
         environments=environments_table(report, addresses),
         extremes=extremes_table(extremes, report.shared.prefixes, addresses),
@@ -328,6 +333,7 @@ def _steps_table(run: JudgedRun, addresses: Addresses) -> TableView:
         hrefs=map(addresses.step, numbers),
         badges=badges,
         note=note,
+        printed=evenly(len(numbers), MOST_PRINTED).tolist(),
     )
 
 
