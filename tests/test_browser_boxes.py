@@ -91,7 +91,7 @@ def build(name: str, folder: Path) -> Path:
             rows = [row(step, reward=step / 9) for step in range(10)]
             log = write(folder / "logs" / f"{run}.jsonl", rows)
             rlreport.build(log, folder / "out" / run, workers=1)
-        rlreport.index([out], out)
+        rlreport.index([out], out / "index.html")
     else:
         rlreport.build(SAMPLES / name, out, workers=1)
     return out

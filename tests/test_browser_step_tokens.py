@@ -166,3 +166,54 @@ def test_tokens_count_as_what_they_take_in_a_zip(tmp_path, shared_data):
         shared_data / "ppo_healthy", tmp_path / "run.zip", max_size=900_000, workers=1
     )
     assert 0.7 * 900_000 < done.size <= 900_000
+
+
+def keys_listed(page: Page) -> list[str]:
+    page.keyboard.press("?")
+    page.wait_for_selector("dialog.keys")
+    keys: list[str] = page.eval_on_selector_all(
+        "dialog.keys kbd", "all => all.map(key => key.textContent)"
+    )
+    page.keyboard.press("Escape")
+    page.wait_for_selector("dialog.keys", state="detached")
+    return keys
+
+
+@pytest.mark.parametrize(("path", "address"), PLACES)
+def test_the_keys_of_a_response_are_the_same_on_every_page(
+    browser, built, path, address
+):
+    with visiting(browser, built / path, address) as page:
+        shown_tokens(page)
+        listed = keys_listed(page)
+        assert {"j", "k", "n", "N", "w", "{", "}", "Escape"} <= set(listed)
+        # Without turns and branches there is nowhere to go with their keys.
+        assert not {"t", "T", "e", "E", "a", "b"} & set(listed)
+        page.keyboard.press("{")
+        until(
+            page,
+            "document.querySelector('.token-text .t')?.textContent === '2.1'",
+        )
+
+
+def test_of_a_step_without_tokens_no_key_of_tokens_is_listed(browser, built):
+    page_of_step = built / "report" / "steps" / "5.html"
+    with visiting(browser, page_of_step, "#r=1") as page:
+        page.wait_for_selector("section.response .texts")
+        assert not {"n", "N", "w"} & set(keys_listed(page))
+
+
+def test_tokens_without_any_value_are_shown_without_colours(browser, tmp_path):
+    rows = [
+        row(0, prompt=f"p{n}", response="a b") | {"response_tokens": ["a", " b"]}
+        for n in range(2)
+    ]
+    log = write(tmp_path / "a.jsonl", rows)
+    rlreport.build(log, tmp_path / "out", workers=1)
+    with visiting(browser, tmp_path / "out" / "responses.html", "#r=0-1") as page:
+        assert shown_tokens(page) == ["a", " b"]
+        assert "No values of these tokens" in page.inner_text(".token-view")
+        assert page.locator(".token-view select").count() == 0
+        assert not {"n", "N", "w"} & set(keys_listed(page))
+        page.locator(".token-text .t").nth(1).click()
+        until(page, "location.hash.includes('token=1')")

@@ -16,8 +16,8 @@ _END = MOST_CHARS // 4
 # Not ``reasoning``, which the policy itself may have written, nor ``finish_reason``
 _NAME = re.compile(
     r"judge|judgment|grader|critique|feedback|rationale|justification|explanation|verdict"
-    r"|(?:reward|score|scor|grad|verif|critic|rubric|eval)[a-z]*[_. -]"
-    r"(?:reason|text|output|response|prompt|comment|message)s?(?![a-z])"
+    r"|(?:reward|scor|grad|verif|critic|rubric|eval|rm)[a-z]*(?:[_. -]model)?[_. -]"
+    r"(?:reason|text|output|response|prompt|comment|message)s?$"
     r"|(?:^|\.)reasons?$",
     re.IGNORECASE,
 )

@@ -88,6 +88,7 @@ class OverviewView:
 
     facts: list[RunFact]  # model, date, … as far as they are known
     summary: str
+    responses: int  # how many the run has
     notes: Markup  # the author's, as HTML
     card: Mapping[str, str] | None
     warnings: str  # what readers must know of the logs before they read the verdict
@@ -156,6 +157,7 @@ def _overview(
     return OverviewView(
         facts=run_facts(run),
         summary=_summary(tables),
+        responses=len(tables.responses),
         notes=notes,
         card=card_view(run.card),
         warnings=_warnings(run),

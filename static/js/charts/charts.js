@@ -4,12 +4,13 @@
 
 import { shadeFindings, Shared, smoothingTools } from "./chart-tools.js";
 import { themeColours } from "./colours.js";
-import { specFor, positive } from "./chart-spec.js";
+import { extentOf, specFor, positive } from "./chart-spec.js";
 import { el, readJson } from "../shared/dom.js";
 import { mountExplore } from "./explore.js";
-import { FORMATS } from "./downloads.js";
+import { dataTools, pictureOfChart, pictureTools } from "./downloads.js";
 import { menu } from "../shared/menu.js";
-import { message } from "../shared/words.js";
+import { message, nodes } from "../shared/words.js";
+import { isSame, stepsOf } from "./zoom.js";
 
 /**
  * @typedef {object} Hooks
@@ -19,6 +20,9 @@ import { message } from "../shared/words.js";
  * @property {string} page prefix of the names of downloaded files
  * @property {{rows: import("../list/rows.js").Rows, view: import("../list/table.js").TableView,
  *   panel?: object} | null} table the list or table whose columns can be drawn against each other
+ * @property {import("../shared/address.js").Address} address
+ * @property {number} responses how many there are in the run or at the step, 0 if unknown
+ * @property {number[]} steps those that have a page, ascending
  * @property {(step: number) => void} openStep
  * @property {(n: number) => void} openResponse
  * @property {((without: Set<string>) => Row[]) | null} rows the responses, `kept` those that
@@ -84,6 +88,8 @@ export class Chart {
     this.pointerDownX = 0;
     this.plot = /** @type {HTMLElement} */ (figure.querySelector(".plot"));
     this.rendered = [...this.plot.childNodes];
+    /** @type {Node[]} */
+    this.live = [];
     /** @type {Set<string>} columns this chart's brush limits */
     this.brushedKeys = new Set();
     /** Timer of the filter by the brush. */
@@ -97,6 +103,12 @@ export class Chart {
     const label = message("Menu of the chart {title}", { title: this.title });
     this.menu.button.setAttribute("aria-label", label);
     figure.querySelector("figcaption")?.append(this.menu.node);
+    /** In the plot: shows all steps, or those around the event. */
+    this.zoomButton = el("button", { type: "button", class: "zoom", hidden: true });
+    this.zoomButton.addEventListener("click", () =>
+      this.shared.zoomTo(this.otherZoom()?.zoom ?? null),
+    );
+    if (this.opensSteps) figure.classList.add("opens");
     /** Note that the interactive chart has only part of the responses. */
     this.partial = el("span", { class: "smoothed" }, hooks.partial);
     this.resized = new ResizeObserver(() => this.fit());
@@ -127,6 +139,37 @@ export class Chart {
   /** Whether the x axis has the steps of the run. */
   get overSteps() {
     return this.has("at");
+  }
+
+  /** Whether a click opens the page of a step. */
+  get opensSteps() {
+    return this.overSteps && this.hooks.steps.length > 0;
+  }
+
+  /** The zoom of the page, null where the chart shows its own steps. */
+  get zoom() {
+    const { zoom } = this.shared;
+    return isSame(zoom, extentOf(this.spec)) ? null : zoom;
+  }
+
+  /**
+   * Returns what the button in the plot does: where all steps are shown, and no event has a chart
+   * of its own, nothing.
+   * @returns {{words: string, zoom: Range | null} | null}
+   */
+  otherZoom() {
+    if (!this.overSteps) return null;
+    const own = extentOf(this.spec);
+    const whole = stepsOf(this.values());
+    const isFocused = own && whole && !(own[0] <= whole[0] && own[1] >= whole[1]);
+    if (!this.zoom) {
+      return isFocused ? { words: message("Whole run"), zoom: whole } : null;
+    }
+    const [low, high] = (isFocused ? own : this.zoom).map(Math.round);
+    const words = isFocused
+      ? message("Steps {low}–{high} alone", { low, high })
+      : message("Steps {low}–{high}: show all", { low, high });
+    return { words, zoom: null };
   }
 
   /** @param {string} name of a parameter */
@@ -164,17 +207,102 @@ export class Chart {
       this.log = box.checked;
       this.draw();
     });
-    const formats = Object.entries(FORMATS).map(([label, download]) => {
-      const onclick = () => {
-        sheet.hidePopover();
-        download(this, this.fileName).catch((error) => console.warn("Download failed:", error));
-      };
-      return el("button", { type: "button", onclick }, label);
+    const close = () => sheet.hidePopover();
+    /** @type {HTMLElement[]} */
+    const parts = [
+      pictureTools(pictureOfChart(this), close),
+      el("p", { class: "label" }, message("Data")),
+      dataTools(this, close),
+    ];
+    if (positive(this.spec, this.values())) {
+      parts.unshift(el("label", {}, box, message("Log y")));
+    }
+    if (this.overSteps) parts.unshift(this.zoomFields(close));
+    sheet.replaceChildren(...parts);
+  }
+
+  /** Returns fields for the steps to show, for readers who do not drag. @param {() => void} close */
+  zoomFields(close) {
+    const [low = "", high = ""] = this.shownSteps ?? [];
+    /** @param {string} label @param {number | string} value */
+    const field = (label, value) =>
+      el("input", { type: "number", "aria-label": label, value: String(value), step: "any" });
+    const from = field(message("First step"), low);
+    const to = field(message("Last step"), high);
+    const zoom = () => {
+      close();
+      if (to.valueAsNumber > from.valueAsNumber) {
+        this.shared.zoomTo([from.valueAsNumber, to.valueAsNumber]);
+      }
+    };
+    return el(
+      "div",
+      { class: "zoom-fields" },
+      ...nodes("Steps {from} to {to}", { from, to }),
+      " ",
+      el("button", { type: "button", onclick: zoom }, message("Zoom")),
+    );
+  }
+
+  /** First and last step that the chart shows, null if it is none over the steps. */
+  get shownSteps() {
+    return this.overSteps ? (this.zoom ?? extentOf(this.spec)) : null;
+  }
+
+  /** How the chart's curves are smoothed, "" if they are as logged. */
+  get smoothingInWords() {
+    const { smoothing } = this.shared;
+    if (!this.has("smoothing") || smoothing === 0) return "";
+    if (smoothing !== "auto")
+      return message("moving average, factor {factor}", { factor: smoothing });
+    const said = /** @type {HTMLElement | null} */ (
+      this.figure.querySelector("figcaption .smoothed[title]")
+    );
+    return said?.title ?? "";
+  }
+
+  /** Returns the drawing that came with the page. @returns {SVGSVGElement} */
+  stillDrawing() {
+    const found = this.rendered.find((node) => node instanceof SVGSVGElement);
+    if (!found) throw new Error("the chart has no drawing");
+    return /** @type {SVGSVGElement} */ (found);
+  }
+
+  /**
+   * Draws the chart as it is now, in light colours and another size.
+   * @param {number} width
+   * @param {number} height
+   * @returns {Promise<string>} SVG
+   */
+  async drawnAs(width, height) {
+    const embed = await this.hooks.loadVega();
+    const { smoothing } = this.shared;
+    const source = { ...this.spec, config: this.config };
+    if (this.showsResponses) source.data = { name: "rows", values: this.rows() };
+    if (source.mark || source.layer) {
+      const { left = 0, right = 0, top = 0, bottom = 0 } = this.paddingOfPlot;
+      source.width = width - left - right;
+      source.height = height - top - bottom;
+    }
+    const state = { zoom: this.zoom, smoothing, log: this.log, placesLabels: true };
+    const spec = specFor(source, new Map(), state);
+    const { view } = await embed(el("div"), spec, {
+      ast: true,
+      actions: false,
+      renderer: "svg",
+      logLevel: 1,
+      defaultStyle: false,
+      // Vega's own would add a style sheet.
+      tooltip: () => {},
     });
-    const logarithmic = el("label", {}, box, message("Log y"));
-    const downloads = el("div", { class: "formats" }, ...formats);
-    if (positive(this.spec, this.values())) sheet.replaceChildren(logarithmic, downloads);
-    else sheet.replaceChildren(downloads);
+    const svg = await view.toSVG();
+    view.finalize();
+    return svg;
+  }
+
+  /** Padding around the plot, none where Vega fits the chart into its width. */
+  get paddingOfPlot() {
+    return this.spec.autosize?.contains === "padding" ? {} : (this.spec.padding ?? {});
   }
 
   /** Returns the chart's Vega view, once it is drawn. */
@@ -237,7 +365,8 @@ export class Chart {
 
   /** Returns the chart's specification in the current theme, state and width. */
   specNow() {
-    const { zoom, smoothing } = this.shared;
+    const { smoothing } = this.shared;
+    const { zoom } = this;
     const source = { ...this.spec, config: this.config };
     if (this.showsResponses) source.data = { name: "rows", values: this.rows() };
     const spec = specFor(source, themeColours(), { zoom, smoothing, log: this.log });
@@ -251,7 +380,11 @@ export class Chart {
     this.view = view;
     // Screen readers have the figure's description, and would read Vega's marks one by one.
     place.querySelector("svg")?.setAttribute("aria-hidden", "true");
-    this.plot.replaceChildren(place);
+    const other = this.otherZoom();
+    this.zoomButton.hidden = !other;
+    this.zoomButton.textContent = other?.words ?? "";
+    this.live = [place, this.zoomButton];
+    this.plot.replaceChildren(...this.live);
     if (this.showsResponses && this.hooks.partial) this.menu.node.before(this.partial);
     this.listen(view);
     this.resized.observe(this.figure);
@@ -260,10 +393,8 @@ export class Chart {
 
   /** Width of the plot inside its padding (with it where Vega fits the chart), in CSS pixels. */
   inner() {
-    const width = this.figure.clientWidth;
-    if (this.spec.autosize?.contains === "padding") return Math.max(LEAST_WIDTH, width);
-    const { left = 0, right = 0 } = this.spec.padding ?? {};
-    return Math.max(LEAST_WIDTH, width - left - right);
+    const { left = 0, right = 0 } = this.paddingOfPlot;
+    return Math.max(LEAST_WIDTH, this.figure.clientWidth - left - right);
   }
 
   /** Draws the chart in the width that it has now. */
@@ -382,7 +513,11 @@ export class Chart {
     const known = entries.filter(([, text]) => text !== "NaN");
     const lines = known.map(([label, text]) => ({ label, value: String(text) }));
     const { clientX: x, clientY: y } = event;
-    this.hooks.tip.show("", lines, { left: x + TIP_GAP, right: x, top: y - TIP_GAP, bottom: y });
+    const box = { left: x + TIP_GAP, right: x, top: y - TIP_GAP, bottom: y };
+    const step = this.opensSteps ? this.hovered() : undefined;
+    const opens = step !== undefined && this.hooks.steps.includes(step);
+    const hint = opens ? message("Click opens step {step}", { step }) : "";
+    this.hooks.tip.show("", lines, box, hint);
   }
 
   unmount() {
@@ -409,7 +544,7 @@ export class Chart {
  */
 export function mountCharts(root, hooks) {
   const config = /** @type {object | undefined} */ (readJson(root, "script.chart-config"));
-  const page = { hooks, shared: new Shared(), config };
+  const page = { hooks, shared: new Shared(hooks.address, hooks.signal), config };
   /** @type {Chart[]} */
   const charts = [];
   for (const figure of root.querySelectorAll("figure.chart")) {

@@ -131,7 +131,7 @@ export class Panel {
     }
     return {
       prompts: Boolean(run && data.prompts),
-      tokens: keepsTokens(data.step),
+      tokens: this.tokens ? this.tokens.metrics.length > 0 : keepsTokens(data.step),
       turns: Boolean(data.conversation),
       branches: Boolean(data.branches),
     };
@@ -182,10 +182,10 @@ export class Panel {
       data.turns[n] ?? [],
       {
         query: this.rows.query,
-          quote: this.address.get("quote") ?? "",
-          highlights: data.highlights,
-          titles: data.titles,
-          repeated: keepsTokens(data.step),
+        quote: this.address.get("quote") ?? "",
+        highlights: data.highlights,
+        titles: data.titles,
+        repeated: keepsTokens(data.step),
       },
     );
     const holder = el("section", { class: "token-view", "aria-label": message("Tokens") });
@@ -407,7 +407,7 @@ function unreadable(step) {
 }
 
 /** @param {string} label @param {string} key @param {() => void} run */
-function keyButton(label, key, run) {
+export function keyButton(label, key, run) {
   const title = message("Key {key}", { key });
   return el("button", { type: "button", title, onclick: run }, label);
 }

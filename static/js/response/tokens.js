@@ -135,8 +135,10 @@ export class TokenView {
 
   /** Returns what is below each other in the view. */
   parts() {
+    const isPlain = !this.metrics.length;
+    const head = el("h3", {}, this.heading());
     /** @type {HTMLElement[]} */
-    const parts = [el("h3", {}, this.heading()), this.tools.node];
+    const parts = isPlain ? [head, withoutFigures()] : [head, this.tools.node];
     if (this.withoutValues.length) {
       const names = listed(this.withoutValues);
       const words = message("NaN or missing in all tokens: {names}.", { names });
@@ -147,6 +149,7 @@ export class TokenView {
       const texts = prompt.ids.map((id) => this.data.vocabulary[id]);
       parts.push(promptTokens(texts, prompt.count));
     }
+    if (isPlain) return [...parts, this.pair];
     // Readers would not find a plot below a long text.
     if (this.texts.length > LONG) parts.push(this.lines, this.table.node, this.pair);
     else parts.push(this.pair, this.lines, this.table.node);
@@ -212,6 +215,10 @@ export class TokenView {
 
   syncMetrics() {
     const { address } = this;
+    if (!this.metrics.length) {
+      if (!this.views.length) this.buildTexts();
+      return;
+    }
     const chosen = this.metric(address.get("metric"));
     const beside = address.get("b") ? this.metric(address.get("b")) : null;
     const byStep = address.get("scale") === "step";
@@ -227,18 +234,25 @@ export class TokenView {
   }
 
   buildTexts() {
-    this.views = this.shown.map(
-      () =>
-        new TokenText(this.texts, this.turns, this.given, {
-          pick: (i) => this.pick(i),
-          hover: (i, node) => this.describe(i, /** @type {HTMLElement} */ (node)),
-          leave: () => this.tip.hide(),
-        }),
-    );
+    const makeText = () =>
+      new TokenText(this.texts, this.turns, this.given, {
+        pick: (i) => this.pick(i),
+        hover: (i, node) => this.describe(i, /** @type {HTMLElement} */ (node)),
+        leave: () => this.tip.hide(),
+      });
     this.legends = this.shown.map(() => el("div", { class: "legend" }));
-    this.pair.replaceChildren(
-      ...this.views.map((text, k) => el("div", {}, this.legends[k], text.node)),
-    );
+    if (this.shown.length) {
+      this.views = this.shown.map(makeText);
+      this.pair.replaceChildren(
+        ...this.views.map((text, k) => el("div", {}, this.legends[k], text.node)),
+      );
+    } else {
+      const text = makeText();
+      text.colour(() => "");
+      text.node.setAttribute("aria-label", message("Tokens"));
+      this.views = [text];
+      this.pair.replaceChildren(text.node);
+    }
     for (const text of this.views) text.cite(this.cited);
     // Until a token is selected, Tab reaches the first one.
     if (this.at < 0) for (const text of this.views) text.span(0).tabIndex = 0;
@@ -332,6 +346,7 @@ export class TokenView {
   /** Goes to the next (1) or previous (−1) most extreme token of the metric. @param {number} way */
   jump(way) {
     const [metric] = this.shown;
+    if (!metric) return;
     const order = this.ranked.get(metric.key) ?? extremes(this.values(metric), metric);
     this.ranked.set(metric.key, order);
     if (!order.length) return;
@@ -385,6 +400,10 @@ export class TokenView {
         return null;
     }
   }
+}
+
+function withoutFigures() {
+  return el("p", { class: "note" }, message("No values of these tokens are logged."));
 }
 
 /** Creates the folded list of what metrics mean. @param {Metric[]} metrics */
