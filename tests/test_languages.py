@@ -393,7 +393,7 @@ def filtered(page: Page) -> None:
         ("steps/2.html#r=999", opened),
         ("responses.html", filtered),
         ("prompts.html", opened),
-        ("tokens.html", opened),
+        ("texts.html", opened),
         ("data.html", opened),
     ],
 )

@@ -226,7 +226,7 @@ def responses_view(report: RunReport, addresses: Addresses) -> ResponsesView:
             values, strings, distrusting=distrusting, order=_INTEREST.key
         ),
         "address": addresses.any_response("{step}", "{n}"),
-        "prompt": addresses.prompt("{prompt}"),
+        "prompt": addresses.responses_to("{prompt}"),
     }
     filters = list_filters(context)
     if filters:

@@ -25,8 +25,8 @@ from rlreport.pages.context import (
     StepJob,
     findings_of_responses,
 )
-from rlreport.pages.figures import step_figures
-from rlreport.pages.findings import FindingView, finding_view
+from rlreport.pages.figures import figures_in_words, step_figures
+from rlreport.pages.findings import FindingLink, finding_link
 from rlreport.pages.html import packed_json
 from rlreport.pages.listed import (
     CITED,
@@ -42,7 +42,12 @@ from rlreport.pages.page import Addresses
 from rlreport.pages.page_data import BadgeData, RowsData, RunData, StepTextsData
 from rlreport.pages.plan import shown_prompts
 from rlreport.pages.presets import cut_off, presets
-from rlreport.pages.response_panel import branch_data, conversation_data, group_data
+from rlreport.pages.response_panel import (
+    branch_data,
+    conversation_data,
+    grading_data,
+    group_data,
+)
 from rlreport.pages.response_text import ResponseText
 from rlreport.pages.table import (
     Cell,
@@ -196,13 +201,13 @@ class StepView:
     next: Link | None
     first: Link
     all: Link  # to the overview's table of steps
-    findings: list[FindingView]
     figures: list[KeyFigure]
+    in_words: str  # the figures as a line of text
+    findings: list[FindingLink]
     charts: list[Chart]
     responses: TableView
     data: RowsData  # for scripts; without the texts that the table has
     texts: str  # packed, for the responses page
-    tokens: str  # packed
 
 
 def step_view(
@@ -221,12 +226,7 @@ def step_view(
     overview = addresses.page("overview")
     # In one file, what follows "#" is the name of a page.
     table_of_steps = overview if context.one_file else f"{overview}#steps"
-    # Instead of the steps of a finding: the page has no data of other steps.
-    all_steps = [Link(message("all steps"), overview)]
-    findings = [
-        replace(finding_view(finding, addresses), steps=all_steps)
-        for finding in job.findings
-    ]
+    figures = step_figures(context, job)
     data = rows_data(job, rows, context)
     # The page has no text twice; the responses page, which has no such table, gets all of them.
     not_in_table = {key: _not_in_table(texts) for key, texts in rows.texts.items()}
@@ -238,14 +238,26 @@ def step_view(
         next=following,
         first=_step_link(linked[0], addresses),
         all=Link(message("All steps"), table_of_steps),
-        findings=findings,
-        figures=step_figures(context, job),
+        figures=figures,
+        in_words=figures_in_words(figures),
+        findings=[finding_link(finding, addresses) for finding in job.findings],
         charts=_charts(job, context),
         responses=_responses_table(job, rows, context, addresses),
         data={**data, "texts": not_in_table},
         texts=packed_json(context.options.language.of(_texts_data(data))),
-        tokens=pack_tokens(rows.with_tokens, job.plan.digits),
     )
+
+
+def step_tokens(job: StepJob, rows: StepRows, context: PageContext) -> str:
+    """Return the packed tokens of a step's responses, "" if none are kept."""
+    # Token figure -> whether it has any value, of those that are logged
+    present = figures_present(rows.with_tokens)
+    metrics = token_metrics(
+        present, context.options, advantages_logged=context.advantages_logged
+    )
+    nan = [f.label for f in TOKEN_FIGURES if present.get(f.name) is False]
+    of = context.options.language.of
+    return pack_tokens(rows.with_tokens, job.plan.digits, of(metrics), of(nan))
 
 
 def _charts(job: StepJob, context: PageContext) -> list[Chart]:
@@ -316,8 +328,6 @@ def rows_data(job: StepJob, rows: StepRows, context: PageContext) -> RowsData:
         described += [CITED, replace(FINDING, hidden=True, width=SHORT_STRINGS)]
         values[CITED.key] = np.array([len(one) for one in names], np.float64)
         strings[FINDING.key] = [listed(one) if one else None for one in names]
-    # Token figure -> whether it has any value, of those that are logged
-    present = figures_present(rollouts)
     data: RowsData = {
         "run": context.title,
         "step": str(job.plan.step),
@@ -332,14 +342,11 @@ def rows_data(job: StepJob, rows: StepRows, context: PageContext) -> RowsData:
         "where": [f"{r.file}:{r.line}" for r in rollouts],
         "badges": _badges(job.findings, job.plan.step),
         "highlights": _highlights(job.findings),
-        "metrics": token_metrics(
-            present, context.options, advantages_logged=context.advantages_logged
-        ),
-        "nan": [f.label for f in TOKEN_FIGURES if present.get(f.name) is False],
         "prompts": job.columns["prompt_id"][rows.places],
     }
     parts = (
         conversation_data(rollouts),
+        grading_data(rollouts),
         group_data(job.columns, rows.places),
         branch_data(job.columns, rows.places),
     )
@@ -464,16 +471,15 @@ def run_data(report: RunReport) -> RunData:
     run = report.run
     steps = run.tables.steps.set_index("step").loc[report.shown_steps]
     rewards = steps["reward_mean"].tolist()
-    titles = {finding.id: finding.title for finding in run.verdict.findings}
     # Relative to pages of steps, which are in a folder of their own.
     addresses = Addresses(root="../", one_file=report.shared.one_file)
     data: RunData = {
         "steps": report.shown_steps,
-        "findings": run.options.language.of(titles),
+        "tokens": [page.plan.step for page in report.step_pages if page.has_tokens],
         "rewards": [finite_or_none(value) for value in rewards],
         "prompts": shown_prompts(run.tables.responses, report.shown_rows),
         "href": addresses.any_step("{step}"),
-        "prompt": addresses.prompt("{prompt}"),
+        "prompt": addresses.responses_to("{prompt}"),
     }
     overpaid = trust.overpaid_steps(run.verdict)
     if overpaid is not None:

@@ -35,6 +35,7 @@ function describe(header) {
     written: "number",
     group: "",
     help: header.title,
+    term: header.dataset.term ?? "",
     shown: !header.hidden,
     badEnd: header.dataset.badEnd === "low" ? "low" : "",
     width: "",

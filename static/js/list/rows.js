@@ -14,6 +14,7 @@ import { SCOPES, searchable } from "./query.js";
  * @property {Kind} written
  * @property {string} group heading above the column in menus, "" for computed figures
  * @property {string} help
+ * @property {string} term key of its definition, "" without one
  * @property {boolean} shown
  * @property {ColumnData["bad_end"]} [badEnd] the end that the first press on the header sorts first
  * @property {string} [width] class of its width

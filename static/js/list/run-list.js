@@ -5,6 +5,8 @@
 /** @import { Rows } from "./rows.js" */
 
 import { Panel } from "../response/panel.js";
+import { carried } from "../response/same-prompt.js";
+import { format } from "../shared/address.js";
 import { unpack } from "../shared/data.js";
 import { el } from "../shared/dom.js";
 import { textsOfStep } from "../shared/texts.js";
@@ -44,7 +46,8 @@ export async function mountRunList(root, section, address, signal) {
     const isListed = i === null || i >= 0;
     if (!isListed) return;
     const replace = address.get("r") !== null && i !== null;
-    address.set({ r: i === null ? null : rowIds[i], turn: null }, { push: !replace });
+    const r = i === null ? null : rowIds[i];
+    address.set({ r, token: null, turn: null, quote: null }, { push: !replace });
   };
   const view = new TableView(section, read, {
     href: (i) => addressOf(data, data.values.step[i], data.n[i]),
@@ -59,13 +62,17 @@ export async function mountRunList(root, section, address, signal) {
   const panel = new Panel(/** @type {HTMLElement} */ (root.querySelector("section.response")), {
     data: null,
     rows,
-    packed: "",
     address,
     go: open,
     signal,
     locate: (i) => steps.locate(i),
     rowOf: (part, at) => rowIds.indexOf(`${part.step}-${part.n[at]}`),
-    links: (part, at) => linksOf(data, part, at),
+    hrefTo: ([step, n]) => {
+      const id = `${step}-${n}`;
+      if (!rowIds.includes(id)) return addressOf(data, step, n);
+      return format(address.path, new URLSearchParams([["r", id], ...carried(address)]));
+    },
+    stepLink: ({ step }) => stepLink(data, step),
   });
   mountToolbar(section, view, presets);
   section.querySelector(".list-tools")?.append(search.note);
@@ -83,27 +90,10 @@ function addressOf(data, step, n) {
   return data.address.replace("{step}", String(step)).replace("{n}", String(n));
 }
 
-/**
- * Returns links to a response's step and to the responses to its prompt.
- * @param {RunListData} data
- * @param {PanelData} part
- * @param {number} at
- */
-function linksOf(data, part, at) {
-  const { step } = part;
-  const prompt = String(part.prompts?.[at]);
-  return [
-    el(
-      "a",
-      { class: "related", href: addressOf(data, step, part.n[at]) },
-      message("Tokens and charts, step {step}", { step }),
-    ),
-    el(
-      "a",
-      { class: "related", href: data.prompt.replaceAll("{prompt}", prompt) },
-      message("All responses to this prompt"),
-    ),
-  ];
+/** Returns the link to the page of a step. @param {RunListData} data @param {string} step */
+function stepLink(data, step) {
+  const href = data.address.replace("{step}", step).replace(/[?#](?!\/).*$/, "");
+  return el("a", { class: "related", href }, message("Step {step}", { step }));
 }
 
 /** The data of steps for the response panel, each loaded once. */

@@ -46,7 +46,7 @@ export function mountStepList(root, section, data, { address, signal }) {
     const r = i === null ? null : data.n[i];
     // Replace, don't push: Back should close the panel, not replay every response.
     const replace = address.get("r") !== null && i !== null;
-    address.set({ r, token: null, turn: null }, { push: !replace });
+    address.set({ r, token: null, turn: null, quote: null }, { push: !replace });
   };
   const view = new TableView(section, read, {
     open,
@@ -55,9 +55,8 @@ export function mountStepList(root, section, data, { address, signal }) {
     badges: (i) => badgesOf(data, i),
     texts: { isCut: cutOffTest(presets, rows) },
   });
-  const packed = root.querySelector("script.tokens-data")?.textContent?.trim() ?? "";
   const node = /** @type {HTMLElement} */ (root.querySelector("section.response"));
-  const panel = new Panel(node, { data, rows, packed, address, go: open, signal });
+  const panel = new Panel(node, { data, rows, address, go: open, signal });
   mountToolbar(section, view, presets);
   section.querySelector(".list-tools")?.append(searchNote(rows, data.total - rows.size));
   keepInUrl(rows, address, signal);

@@ -7,6 +7,7 @@
 import { breakable, el } from "../shared/dom.js";
 import { MISSING, exact, written } from "../shared/format.js";
 import { mark } from "../shared/marks.js";
+import { addTermButton } from "../shared/terms.js";
 import { message } from "../shared/words.js";
 import { CellTexts } from "./cell-texts.js";
 import { noRows } from "./no-rows.js";
@@ -71,6 +72,7 @@ export class TableView {
     const button = el("button", { type: "button", class: "sort" }, ...cell.childNodes);
     button.addEventListener("click", () => this.toggleSort(cell.dataset.key ?? ""));
     cell.append(button);
+    addTermButton(cell, button.textContent);
   }
 
   /**
@@ -304,10 +306,10 @@ function wantsNewPage(event) {
 }
 
 /** @param {Column} column */
-export function headerCell({ key, kind, label, unit, help }) {
+export function headerCell({ key, kind, label, unit, help, term }) {
   return el(
     "th",
-    { scope: "col", class: kind, "data-key": key, title: help },
+    { scope: "col", class: kind, "data-key": key, title: help, "data-term": term || null },
     ...breakable(label),
     unit && el("span", { class: "unit" }, unit),
   );
