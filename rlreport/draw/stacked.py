@@ -24,11 +24,11 @@ from rlreport.draw.curves import (
     DrawnCurve,
     ThinnedCurves,
     curve_styles,
-    is_sparse,
     spread_out,
     thinned,
 )
 from rlreport.draw.frame import Frame
+from rlreport.draw.smoothing import is_sparse
 from rlreport.draw.theme import INTERACTION, VALUE_FORMAT, Spec
 from rlreport.figures.ragged import Floats
 from rlreport.text.messages import message, sentences
