@@ -52,6 +52,20 @@ METRICS = columns_of(
     Column("failed", "Failed", "", "share of rollouts that failed", kind="share"),
 )  # fmt: skip
 
+# Of texts that spread through the responses
+TEXTS = columns_of(
+    "texts",
+    Column("first", "First", "",
+           "share of responses that contain it: the first level of its curve", kind="share"),
+    Column("peak", "Peak", "",
+           "share of responses that contain it: the highest level", kind="share"),
+    Column("last", "Last", "",
+           "share of responses that contain it: the last level", kind="share"),
+    Column("z", "z", "std errors", "significance of the rise of its share"),
+    Column("reward_lift", "Reward lift", "",
+           "reward of responses that contain it, above others of the step"),
+)  # fmt: skip
+
 # Words of the verdict, of charts and of tables
 WORDS = columns_of(
     "word",
@@ -82,12 +96,16 @@ WORDS = columns_of(
     Column("band", "Band", "", "± one standard deviation over the responses of a step"),
 )  # fmt: skip
 
+# Term of what a run's own parts of the reward are
+REWARD_PART = "word.reward_part"
+
 # The figures in the order of the page, with their headings
 GROUPS: tuple[tuple[str, tuple[Column, ...]], ...] = (
     (translatable("Run and steps"), STEP_COLUMNS),
     (translatable("Responses"), RESPONSE_COLUMNS),
     (translatable("Tokens"), TOKEN_FIGURES),
     (translatable("Tokens over the run"), TOKEN_COLUMNS),
+    (translatable("Texts that spread"), TEXTS),
     (translatable("Prompts"), PROMPT_COLUMNS),
     (translatable("Metrics of the trainer"), METRICS),
     (translatable("Words"), WORDS),
@@ -418,6 +436,14 @@ MEANINGS: Mapping[str, Meaning] = {
         "Σ k3 of this token / Σ k3 of all tokens",
     ),
     "tokens.prob_change": Meaning(formula="prob_last − prob_first"),
+    "texts.last": Meaning(
+        limits=("reward_hacking_token.share", "reward_hacking_token.held")
+    ),
+    "texts.z": Meaning(limits=("reward_hacking_token.z",)),
+    "texts.reward_lift": Meaning(
+        translatable("What the reward pays for the text, or for what comes with it."),
+        limits=("reward_hacking_token.lift",),
+    ),
     "prompts.reward_gain": Meaning(formula="reward_last − reward_first"),
     "prompts.kl_k1_mean": Meaning(
         formula="(1/N) Σ_i Σ_t r_it,  r = logp − ref_logp", source=SCHULMAN

@@ -91,7 +91,7 @@ def build(name: str, folder: Path) -> Path:
             rows = [row(step, reward=step / 9) for step in range(10)]
             log = write(folder / "logs" / f"{run}.jsonl", rows)
             rlreport.build(log, folder / "out" / run, workers=1)
-        rlreport.index([out], out)
+        rlreport.index([out], out / "index.html")
     else:
         rlreport.build(SAMPLES / name, out, workers=1)
     return out
@@ -137,7 +137,8 @@ def test_no_text_is_over_another_or_cut_or_outside_at_any_width(
     ("content", "fault"),
     [
         (
-            '<p style="position:absolute;top:0">over</p><p style="position:absolute;top:4px">it</p>',
+            '<p style="position:absolute;top:0">over</p>'
+            '<p style="position:absolute;top:4px">it</p>',
             "one over",
         ),
         (
@@ -155,7 +156,8 @@ def test_no_text_is_over_another_or_cut_or_outside_at_any_width(
             "one label over",
         ),
         (
-            '<div style="width:40px;overflow:hidden;white-space:nowrap;text-overflow:ellipsis">a long line</div>',
+            '<div style="width:40px;overflow:hidden;white-space:nowrap;'
+            'text-overflow:ellipsis">a long line</div>',
             None,
         ),
         (

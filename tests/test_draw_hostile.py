@@ -20,8 +20,8 @@ from rlreport import api
 from rlreport.check.finding import Rank, Severity, ToldFinding
 from rlreport.draw.catalogue import overview_charts
 from rlreport.draw.chart import Chart, label, unique_names
-from rlreport.draw.curves import sparkline
 from rlreport.draw.run_charts import text_charts
+from rlreport.draw.sparkline import sparkline
 from rlreport.draw.svg import drawn, png
 from rlreport.draw.theme import tokens
 from rlreport.text.clean import printable

@@ -14,7 +14,7 @@ import rlreport
 from rlreport.check.course import course_of
 from rlreport.check.series import Series
 from rlreport.check.verdict import SCHEMA
-from rlreport.draw.curves import sparkline
+from rlreport.draw.sparkline import sparkline
 from rlreport.errors import RlreportError
 from rlreport.flows.build import build_report
 from rlreport.text.numbers import exact, written

@@ -19,7 +19,6 @@ from tests.browser import serious, until, visiting
 from tests.forms import FORMS, everything
 from tests.hostile import MARK, STRINGS
 from tests.reading import row, write
-from tests.running import in_ci
 from tests.running import rlreport as command
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -64,7 +64,8 @@ def short_model(model: str) -> str:
     cached = _CACHED.search(model)
     if cached:
         return "/".join(cached.groups())
-    parts = [part for part in re.split(r"[/\\]+", model) if part not in ("", ".", "~")]
+    parts = re.split(r"[/\\]+", model)
+    parts = [part for part in parts if part.strip(".~")]
     is_of_hub = len(parts) == 2 and model[0] not in "./\\~"
     name = "/".join(parts) if is_of_hub else (parts or [model])[-1]
     return name if len(name) <= _LONGEST_MODEL else "…" + name[1 - _LONGEST_MODEL :]

@@ -321,20 +321,19 @@ def _by_need(not_run: Iterable[NotRun]) -> list[tuple[Subject | str, list[str]]]
 def _how_to_log(subject: Subject, checks: Iterable[str], log: Log) -> str:
     """Return what would log a subject for these checks: the framework's setting, else its fields.
 
-    A metric is named for the checks that it suffices for.
+    Settings but that of rollouts log a metric; where it suffices for some checks only, fields come
+    first.
     """
     setting = setting_of(subject.setting, log.framework)
-    if setting:
-        return f"`{setting}`"
     if subject.setting == "rollouts":
-        return f"`{ROLLOUT_WRITER}`"
+        return f"`{setting or ROLLOUT_WRITER}`"
     missing = [f"`{name}`" for name in subject.fields if name not in log.fields]
     fields = message("in rollouts {fields}", fields=listed(missing)) if missing else ""
     enough = [_takes_metric(check, subject) for check in checks]
     if not any(enough) or not log.roles.keys().isdisjoint(subject.roles):
         return fields
-    metric = _metric_of(subject.roles, log)
-    if not fields:
+    metric = f"`{setting}`" if setting else _metric_of(subject.roles, log)
+    if not fields or (setting and all(enough)):
         return metric
     literal = translatable("{fields}; for some of these checks {metric} is enough")
     if all(enough):

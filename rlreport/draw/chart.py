@@ -342,9 +342,8 @@ class Chart:
     term: str = ""  # key of the definition of what it shows, "" without one
     # section of the overview: ``lead`` (on top), ``reward``, ``open``, ``time``, ``more`` (folded)
     place: PageSlot = "open"
-    smoothed: bool = (
-        False  # whether curves are smoothed, with the logged values behind them
-    )
+    # how noisy curves are smoothed, with the logged values behind them; "" if none is
+    smoothing: str = ""
     # names of the curves with their styles, above the plot; empty where the plot has the names
     key: tuple[KeyEntry, ...] = ()
     # first and last step that are shown, if they are those around an event, else None

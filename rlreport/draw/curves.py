@@ -20,7 +20,6 @@ from rlreport.draw.chart import (
     Rows,
     Scale,
     drawable,
-    evenly,
     fill,
     finite_or_none,
     label,
@@ -34,6 +33,17 @@ from rlreport.draw.chart import (
 from rlreport.draw.events import DrawnEvent, Rule, rules_of
 from rlreport.draw.frame import Frame, Mark
 from rlreport.draw.rules import FIRST_LINE
+from rlreport.draw.smoothing import (
+    LEAST_SMOOTHED,
+    LONG,
+    MEDIAN,
+    SMOOTHING,
+    average_field,
+    is_sparse,
+    median_window,
+    running_median,
+    smoothed,
+)
 from rlreport.draw.theme import (
     DOTS,
     INTERACTION,
@@ -43,26 +53,16 @@ from rlreport.draw.theme import (
     VALUE_FORMAT,
     Spec,
 )
-from rlreport.figures.ragged import Floats, Ints
+from rlreport.figures.ragged import Floats
 from rlreport.text.messages import clauses, message, plural, sentences
 from rlreport.text.numbers import written
 
 MOST_POINTS = 400  # maximum number of points per curve
 AVERAGED_POINTS = 250  # maximum number of points with a range, which take more bytes
-SPARKLINE_POINTS = 50
-# Box of a sparkline, and the margin above and below its line
-_WIDTH = 100.0
-_HEIGHT = 24.0
-_MARGIN = 2.0
 
-# Decay factors of the moving averages offered to readers
-SMOOTHING = (0.6, 0.9)
-# Noisy curves of more values than this use the second factor, others the first: an average over 4
-# of 300 values is still noise. Their logged values are dots behind it, not a thin line.
-LONG = 150
+
 # Maximum number of curves whose ranges are shaded where steps are averaged
 MOST_RANGES = 3
-LEAST_SMOOTHED = 10  # Minimum number of values of a curve that can be smoothed
 # Minimum noise of curves that are smoothed: half the mean squared difference of adjacent values,
 # divided by the variance of the values; 1 for white noise
 NOISE = 0.08
@@ -71,8 +71,6 @@ NOISE = 0.08
 TURNING_POINTS = 1 / 3
 # Opacity of logged values behind a smoothed line, a Vega expression
 _SHOWN_BEHIND = "smoothing ? 0.4 : 0"
-# Labels of points in this left part of a plane are right of them
-PATH_LABELS_LEFT = 0.8
 MARGIN = 0.06  # of a logarithmic axis, as a fraction of its decades, at either end
 
 # Names of curves stand in the plot if there are at most so many, none of them longer; otherwise
@@ -132,9 +130,8 @@ class DrawnCurve:
         return bool(noise > NOISE and turning_points > TURNING_POINTS * len(changes))
 
     @property
-    def factor(self) -> float:
-        """Decay factor of the moving average that is drawn if the curve is noisy."""
-        return SMOOTHING[int(np.isfinite(self.values).sum() > LONG)]
+    def is_long(self) -> bool:
+        return bool(np.isfinite(self.values).sum() > LONG)
 
     def arrays(self) -> dict[str, Floats]:
         """Return field -> array, for ``values`` and those of the other fields that are set."""
@@ -145,26 +142,6 @@ class DrawnCurve:
         """Return a copy with each array changed."""
         arrays = {name: change(array) for name, array in self.arrays().items()}
         return replace(self, **arrays)  # type: ignore[arg-type] # arrays only
-
-
-def smoothed(values: Floats, factor: float) -> Floats:
-    """Return the exponential moving average of values; weights decay by ``factor`` per value.
-
-    As in TensorBoard, weights are normalized so that the average does not start near 0 (Kingma
-    and Ba (2015), section 3). Missing values are skipped and stay missing.
-    """
-    finite = pd.Series(values).dropna()
-    averages = finite.ewm(alpha=1 - factor).mean()
-    return averages.reindex(range(len(values))).to_numpy(dtype=np.float64)
-
-
-def is_sparse(values: Floats) -> bool:
-    """Return whether most finite values have a gap before the next one; lines then bridge gaps."""
-    finite = np.isfinite(values)
-    adjacent_pairs = (finite[1:] & finite[:-1]).sum()
-    # Each value but the last has a next one.
-    pairs = finite.sum() - 1
-    return bool(2 * adjacent_pairs < pairs)
 
 
 class ThinnedCurves(NamedTuple):
@@ -240,46 +217,6 @@ def in_words(curve: DrawnCurve, steps: Floats, percent: bool) -> str:
     )
 
 
-def sparkline(values: Floats, steps: Ints | None = None) -> str:
-    """Return a line as SVG path data in a box of 100 × 24, "" for fewer than two points.
-
-    ``steps`` are those of the values, ascending; without them, points are evenly spaced.
-    """
-    values = drawable(values)
-    if len(values) < 2:
-        return ""
-    positions = np.arange(len(values)) if steps is None else steps.astype(np.float64)
-    x = _WIDTH * (positions - positions[0]) / (positions[-1] - positions[0])
-    if len(values) > SPARKLINE_POINTS:
-        # Each of SPARKLINE_POINTS points is the mean of a group of neighbours.
-        neighbours = np.arange(len(values)) * SPARKLINE_POINTS // len(values)
-        means = pd.DataFrame({"x": x, "y": values}).groupby(neighbours).mean()
-        x = means["x"].to_numpy()
-        values = means["y"].to_numpy()
-    finite = np.isfinite(values)
-    if finite.sum() < 2:
-        return ""
-    # After each gap a new line starts, but lines of sparse values bridge their gaps.
-    is_after_gap = np.append(True, ~finite[:-1])
-    starts = is_after_gap[finite]
-    if is_sparse(values):
-        starts[1:] = False
-    y = _sparkline_heights(values[finite])
-    points = zip(starts, x[finite], y, strict=True)
-    return "".join(f"{'M' if start else 'L'}{x:.4g} {y:.3g}" for start, x, y in points)
-
-
-def _sparkline_heights(values: Floats) -> Floats:
-    """Return y of finite values, downwards: the highest value at the margin on top."""
-    low = float(values.min())
-    high = float(values.max())
-    if high > low:
-        fractions = (values - low) / (high - low)
-    else:  # all values are equal: a line in the middle
-        fractions = np.full(len(values), 0.5)
-    return _MARGIN + (1.0 - fractions) * (_HEIGHT - 2 * _MARGIN)
-
-
 def floats(table: pd.DataFrame, column: str) -> Floats:
     """Return a column as float64, NaN where missing; ``drawable`` replaces extreme values."""
     return drawable(table[column].to_numpy(dtype=np.float64, na_value=np.nan))
@@ -351,17 +288,17 @@ def _curve_chart(
     thin = _without_many_ranges(thinned(frame.steps, logged))
     y = _value_axis(thin, style)
     # The mean of a spike and its neighbours would look like a plateau on a logarithmic axis.
-    noisy: dict[str, float] = {}
-    if style.smooths and y.scale != "log":
-        noisy = {curve.key: curve.factor for curve in thin.curves if curve.is_noisy}
+    can_smooth = style.smooths and y.scale != "log"
+    noisy = [curve for curve in thin.curves if can_smooth and curve.is_noisy]
+    smooth_fields = {curve.key: _smooth_field(curve) for curve in noisy}
     marks = frame.marks(name)
     # Later rows are drawn on top of earlier ones: the most severe mark and the first curve.
     by_severity = sorted(marks, key=lambda mark: -mark.severity.order)
     rows = _rows_of(thin)
-    drawn_rows = _smoothed_rows(rows, noisy)
+    drawn_rows = _smoothed_rows(rows, smooth_fields)
     run_rules = frame.rules_on(name)
     rules = rules_of(thin.named_events, frame.extent, run_rules)
-    layers = _layers(rows, noisy, by_severity, y)
+    layers = _layers(rows, smooth_fields, by_severity, y)
     layers["point"] = _point_rows(rows, thin.curves)
     layers |= run_rules.layers()
     layers["event"] = _rule_rows(rules, marks, frame)
@@ -370,8 +307,7 @@ def _curve_chart(
     key = _key(thin.curves, always=style.has_key)
     if not key:
         depth = max(run_rules.depth, FIRST_LINE + 4 if rules else 0)
-        layers["label"] = _labels(thin, drawn_rows, y, plot_height(size), depth)
-        layers["halo"] = layers["label"]
+        layers |= _label_layers(thin, drawn_rows, y, plot_height(size), depth)
     spec, vega = fill(
         f"curves_{y.scale}",
         {"rows": drawn_rows, **layers},
@@ -379,27 +315,33 @@ def _curve_chart(
         curve_styles(thin.curves),
         size=size,
     )
-    _make_interactive(spec, rows, thin.curves, noisy, percent=style.percent)
-    # The description has the logged values, not their means.
-    sentences_on_curves = [
-        in_words(curve, frame.steps, style.percent)
-        for curve in logged
-        if curve.has_line
-    ]
-    events = [rule.words for rule in run_rules.rules] if run_rules.labelled else []
-    events += [rule.words for rule in rules]
-    remarks = _remarks(thin.group_size, bool(noisy), by_severity, events, omitted)
+    _make_interactive(spec, rows, thin.curves, smooth_fields, percent=style.percent)
+    remarks = _remarks(
+        thin.group_size,
+        bool(noisy),
+        by_severity,
+        [*run_rules.labels, *(rule.words for rule in rules)],
+        omitted,
+    )
     return Chart(
         name=name,
         title=title,
-        description=sentences([*sentences_on_curves, *remarks, note]),
+        description=sentences([*_in_words(frame, logged, style), *remarks, note]),
         spec=spec,
         vega=vega,
         wide=style.wide,
         shaded=tuple((mark.severity, mark.words) for mark in marks),
-        smoothed=bool(noisy),
+        smoothing=_smoothing_in_words(noisy),
         key=key,
     )
+
+
+def _in_words(
+    frame: Frame, logged: Sequence[DrawnCurve], style: ChartStyle
+) -> list[str]:
+    """Return a sentence on each curve: on its logged values, not on their means."""
+    lines = [curve for curve in logged if curve.has_line]
+    return [in_words(curve, frame.steps, style.percent) for curve in lines]
 
 
 def _key(curves: Sequence[DrawnCurve], *, always: bool) -> tuple[KeyEntry, ...]:
@@ -450,27 +392,42 @@ def _without_many_ranges(thin: ThinnedCurves) -> ThinnedCurves:
     return thin._replace(curves=curves)
 
 
-def _smoothed_rows(rows: Rows, noisy: Mapping[str, float]) -> Rows:
-    """Return the rows of the static drawing, with moving averages of noisy curves.
+def _smooth_field(curve: DrawnCurve) -> str:
+    """Return the field of rows with the smooth line of a noisy curve."""
+    return MEDIAN if curve.is_long else average_field(SMOOTHING[0])
 
-    ``noisy``: key of a noisy curve -> factor of its average.
+
+def _smoothing_in_words(noisy: Sequence[DrawnCurve]) -> str:
+    """Return how noisy curves are smoothed, "" if there are none."""
+    windows = [median_window(curve.values) for curve in noisy if curve.is_long]
+    if windows:
+        return message("running median of {count} values", count=max(windows))
+    if noisy:
+        return message("moving average, factor {factor}", factor=SMOOTHING[0])
+    return ""
+
+
+def _smoothed_rows(rows: Rows, noisy: Mapping[str, str]) -> Rows:
+    """Return the rows of the static drawing, with the smooth lines of noisy curves.
+
+    ``noisy``: key of a noisy curve -> field of its smooth line.
     """
     drawn_rows: list[Mapping[str, Any]] = []
     for row in rows:
-        factor = noisy.get(row["series"])
-        if factor is not None:
-            drawn_rows.append({**row, "value": row[_average_field(factor)]})
+        field = noisy.get(row["series"])
+        if field is not None:
+            drawn_rows.append({**row, "value": row[field]})
         else:
             drawn_rows.append(row)
     return drawn_rows
 
 
 def _layers(
-    rows: Rows, noisy: Mapping[str, float], marks: Sequence[Mark], y: Axis
+    rows: Rows, noisy: Mapping[str, str], marks: Sequence[Mark], y: Axis
 ) -> dict[str, Rows]:
     """Return the rows of those layers of the design ``curves`` that have data of their own.
 
-    These are layer -> rows: the logged values of noisy curves (key -> factor), as a line or as
+    These are layer -> rows: the logged values of noisy curves (key -> field), as a line or as
     dots, the marked steps, and a line at 0 if the axis passes it.
     """
     shaded: list[dict[str, Any]] = []
@@ -482,11 +439,11 @@ def _layers(
         # The interval of the onset is shaded already.
         shaded += [] if mark.is_ruled else spans
     return {
-        "raw": [row for row in rows if noisy.get(row["series"]) == SMOOTHING[0]],
+        "raw": [row for row in rows if noisy.get(row["series"], MEDIAN) != MEDIAN],
         "raw_dots": [
             row
             for row in rows
-            if noisy.get(row["series"]) == SMOOTHING[1] and row["value"] is not None
+            if noisy.get(row["series"]) == MEDIAN and row["value"] is not None
         ],
         "marked": shaded,
         "marked_bar": bars,
@@ -580,51 +537,6 @@ def curves_of(columns: Iterable[tuple[Any, Any]], prefix: str = "") -> list[Draw
     return curves
 
 
-class Path(NamedTuple):
-    """A run's way through a plane: reward over another figure."""
-
-    curve: DrawnCurve  # its values are y
-    steps: Floats  # float64 (S,)
-    x: Floats  # float64 (S,)
-    labels: Mapping[int, str]  # index of a point, 0 or -1 -> text at it
-
-
-def path_chart(
-    name: str, title: str, description: str, axis: str, paths: Sequence[Path]
-) -> Chart:
-    """Return a chart of reward over another figure, whose name and unit is ``axis``."""
-    rows: list[dict[str, Any]] = []
-    ends: list[dict[str, Any]] = []
-    for path in paths:
-        # The first and the last point, which may have labels, always remain.
-        selection = evenly(len(path.x), MOST_POINTS)
-        x = path.x[selection]
-        y = path.curve.values[selection]
-        places = records({"x": x, "y": y})
-        points = [
-            {"step": int(step), "series": path.curve.key} | place
-            for step, place in zip(path.steps[selection], places, strict=True)
-        ]
-        rows += points
-        for index, text in path.labels.items():
-            ends.append(points[index] | {"label": text})
-    x_limits = limits([path.x for path in paths])
-    for end in ends:
-        # The edge of the plot is that of the page: labels near it are left of their point.
-        is_left = end["x"] <= x_limits[0] + PATH_LABELS_LEFT * (
-            x_limits[1] - x_limits[0]
-        )
-        end["side"] = "after" if is_left else "before"
-    y_limits = limits([path.curve.values for path in paths])
-    spec, vega = fill(
-        "paths",
-        {"rows": rows, "label": ends, "halo": ends},
-        (Axis(*x_limits, axis), Axis(*y_limits, message("mean reward"))),
-        curve_styles([path.curve for path in paths]),
-    )
-    return Chart(name=name, title=title, description=description, spec=spec, vega=vega)
-
-
 def _value_axis(thin: ThinnedCurves, style: ChartStyle) -> Axis:
     """Return the y axis: its limits, its scale, and its title, which names the scale."""
     title = _axis_title(thin, style.axis)
@@ -680,17 +592,15 @@ def _rows(steps: Floats, curve: DrawnCurve) -> list[dict[str, Any]]:
             averages = smoothed(curve.values, factor).tolist()
             # Four digits suffice for a line, and keep the page small.
             rounded = [finite_or_none(value, 4) for value in averages]
-            columns[_average_field(factor)] = rounded
+            columns[average_field(factor)] = rounded
+    if curve.is_long and curve.is_noisy:
+        medians = running_median(curve.values).tolist()
+        columns[MEDIAN] = [finite_or_none(value, 4) for value in medians]
     rows = records(columns)
     if is_sparse(curve.values):
         # Without rows for its gaps, the line bridges them.
         return [row for row in rows if row["value"] is not None]
     return rows
-
-
-def _average_field(factor: float) -> str:
-    """Return the field of rows with the moving average of a decay factor: 0.6 -> "ema_6"."""
-    return f"ema_{factor * 10:.0f}"
 
 
 def _point_rows(rows: Rows, curves: Sequence[DrawnCurve]) -> Rows:
@@ -715,6 +625,13 @@ def _point_rows(rows: Rows, curves: Sequence[DrawnCurve]) -> Rows:
         if here is not None and is_point:
             points.append(row)
     return points
+
+
+def _label_layers(
+    thin: ThinnedCurves, rows: Rows, y: Axis, height: int, depth: int
+) -> dict[str, Rows]:
+    labels = _labels(thin, rows, y, height, depth)
+    return {"label": labels, "halo": labels}
 
 
 def _labels(
@@ -785,14 +702,14 @@ def _make_interactive(
     spec: Spec,
     rows: Rows,
     curves: Sequence[DrawnCurve],
-    noisy: Mapping[str, float],
+    noisy: Mapping[str, str],
     *,
     percent: bool,
 ) -> None:
     """Give a specification the logged rows, a tooltip and a choice of smoothing, in place.
 
     Layers that the interactive chart does not need are removed. ``noisy``: key of each curve that
-    is smoothed at first -> factor of its average.
+    is smoothed at first -> field of its smooth line.
     """
     # The logged values behind smoothed lines: ``_offer_smoothing`` adds a layer that reacts.
     unused = {"raw", "raw_dots"}
@@ -803,7 +720,7 @@ def _make_interactive(
     spec["data"] = {"values": rows}
     spec["layer"] = [layer for layer in spec["layer"] if layer["name"] not in unused]
     _add_tooltip(spec, curves, percent)
-    if any(_average_field(SMOOTHING[0]) in row for row in rows):
+    if any(average_field(SMOOTHING[0]) in row for row in rows):
         _offer_smoothing(spec, rows, noisy)
 
 
@@ -836,10 +753,10 @@ def _tip(field: str, form: str, title: str) -> dict[str, str]:
     return {"field": field, "type": "quantitative", "format": form, "title": title}
 
 
-def _offer_smoothing(spec: Spec, rows: Rows, noisy: Mapping[str, float]) -> None:
+def _offer_smoothing(spec: Spec, rows: Rows, noisy: Mapping[str, str]) -> None:
     """Let the reader choose the smoothing; a thin line of the logged values goes behind, or dots.
 
-    ``noisy``: key of each curve that the first choice, "of noisy curves", smooths -> factor.
+    ``noisy``: key of each curve that the first choice, "of noisy curves", smooths -> its field.
     """
     line = layer_named(spec, "line")
     behind = deepcopy(line) | {"name": f"{INTERACTION}_raw"}
@@ -853,13 +770,12 @@ def _offer_smoothing(spec: Spec, rows: Rows, noisy: Mapping[str, float]) -> None
     spec["layer"].insert(spec["layer"].index(line), behind)
     # A chain of Vega conditionals: "condition ? field : …", the logged value last
     expression = ""
+    for field in dict.fromkeys(noisy.values()):
+        keys = [key for key, own in noisy.items() if own == field]
+        condition = f"smoothing == 'auto' && indexof({keys}, datum.series) >= 0"
+        expression += f"{condition} ? datum.{field} : "
     for factor in SMOOTHING:
-        keys = [key for key, own in noisy.items() if own == factor]
-        if keys:
-            condition = f"smoothing == 'auto' && indexof({keys}, datum.series) >= 0"
-            expression += f"{condition} ? datum.{_average_field(factor)} : "
-    for factor in SMOOTHING:
-        expression += f"smoothing == {factor} ? datum.{_average_field(factor)} : "
+        expression += f"smoothing == {factor} ? datum.{average_field(factor)} : "
     expression += "datum.value"
     line["transform"] = [{"calculate": expression, "as": "value"}]
     bind = {

@@ -16,6 +16,7 @@ from types import MappingProxyType
 from typing import NamedTuple, TypedDict
 
 from rlreport.draw.film_text import (
+    BINS,
     MIDDLE,
     Atom,
     FilmRowData,
@@ -51,6 +52,7 @@ _LABEL_ROOM = 40  # between labels of the axis, in pixels
 _LEGEND_LEFT = 126  # of the first colour, at least
 _MARGIN = 16  # of a picture
 _SWATCH = 14  # width of a colour of the legend
+_NARROW_SWATCH = 8
 _LETTER = 6.1  # mean width of a letter of a caption
 _BOLD_LETTER = 6.6
 _TITLE_LETTER = 7.6
@@ -254,7 +256,7 @@ def _row(row: Row, frame: _Frame, *, is_picture: bool) -> tuple[list[Mark], floa
         fill="transparent",
     )
     words = ", ".join([data["head"], *data["about"]])
-    label = f"{words}: {fitting(row.text, 200)}"
+    label = f"{words}: {fitting(row.text.strip(), 200)}"
     attributes = {"href": data["href"], "aria-label": label}
     return [hairline, Mark("a", attributes, (area, *head, *marks))], height
 
@@ -388,12 +390,14 @@ def _legend(ends: tuple[str, str], frame: _Frame) -> list[Mark]:
     """Return the colours with the words at both ends."""
     low, high = ends
     start = max(frame.left, _LEGEND_LEFT)
+    swatch = _SWATCH if frame.is_wide else _NARROW_SWATCH
     small = {"font_size": str(SMALL), "fill": "var(--muted)"}
     marks = [_text(start - 6, 22, low, text_anchor="end", **small)]
-    for one in range(1, 12):
-        box = f"M{_px(start + _SWATCH * (one - 1))},12h{_SWATCH}v12h-{_SWATCH}z"
+    for one in range(1, BINS + 1):
+        box = f"M{_px(start + swatch * (one - 1))},12h{swatch}v12h-{swatch}z"
         marks.append(_path(box, fill=f"var(--div-{one})"))
-    marks.append(_text(start + _SWATCH * 11 + 6, 22, high, **small))
+    x = start + swatch * BINS + 6
+    marks.append(_text(x, 22, fitting(high, (frame.width - x) / _LETTER), **small))
     return marks
 
 
@@ -423,7 +427,8 @@ def _curve(
 ) -> tuple[list[Mark], float]:
     """Return the rewards over the steps with their rules, and the height of all this."""
     rules = data["rules"]
-    values = [value for _, value in (*curve["means"], *curve["dots"])]
+    rewards = [row["reward"] for row in data["rows"] if row["reward"] is not None]
+    values = [value for _, value in (*curve["means"], *curve["dots"])] + rewards
     plot = _Plot(
         left=frame.plot_left,
         right=frame.plot_right,

@@ -107,6 +107,10 @@ class PlacedRules:
                 )
         return rooms
 
+    @property
+    def labels(self) -> list[str]:
+        return [rule.words for rule in self.rules] if self.labelled else []
+
     def layers(self) -> dict[str, list[dict[str, Any]]]:
         """Return the rows of the layers of the design ``curves`` for rules."""
         low, high = self.extent

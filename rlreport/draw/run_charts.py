@@ -14,7 +14,7 @@ from rlreport.check.run import Run
 from rlreport.check.spread_curves import TextSpread
 from rlreport.check.subjects import CHART_OF_ROLE, IDENTIFIER
 from rlreport.columns import STEP
-from rlreport.definitions import terms_of_roles
+from rlreport.definitions import REWARD_PART, terms_of_roles
 from rlreport.draw.chart import (
     Chart,
     Scale,
@@ -27,14 +27,13 @@ from rlreport.draw.chart import (
 from rlreport.draw.curves import (
     ChartStyle,
     DrawnCurve,
-    Path,
     curve_chart,
     curves_of,
     floats,
-    path_chart,
 )
 from rlreport.draw.events import DrawnEvent, events_to_draw, spread_to_draw
 from rlreport.draw.frame import Frame
+from rlreport.draw.paths import Path, path_chart
 from rlreport.draw.theme import PALETTE
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.figures.turns import ENDING_WORDS, several_endings
@@ -126,7 +125,7 @@ def reward_part_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
     ranges = (means.max() - means.min()).fillna(-1.0)
     widest = ranges.nlargest(MOST_PARTS).index
     drawn_names = [name for name in series if name in widest]  # in the order of the log
-    yield curve_chart(
+    chart = curve_chart(
         frame,
         "reward_parts",
         message("Parts of the reward"),
@@ -134,6 +133,7 @@ def reward_part_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
         ChartStyle(message("mean of each part")),
         omitted=len(series) - len(drawn_names),
     )
+    yield None if chart is None else replace(chart, term=REWARD_PART)
 
 
 def frontier_charts(tables: Tables, frame: Frame) -> Iterator[Chart]:

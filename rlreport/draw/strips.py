@@ -137,6 +137,7 @@ def _lines(course: Course, values: Floats, axis: Axis, steps: Steps) -> str:
     """
     x = _across(course.steps, steps)
     y = _heights(values, axis)
+    ends = y
     if len(values) > MOST_POINTS:
         groups = np.arange(len(values)) * MOST_POINTS // len(values)
         table = pd.DataFrame({"x": x, "y": y}).groupby(groups)
@@ -147,6 +148,9 @@ def _lines(course: Course, values: Floats, axis: Axis, steps: Steps) -> str:
         behind = _path(x, y, is_thin=True)
     if axis.scale == "log" or not DrawnCurve("", "", values).is_noisy:
         return (behind if len(values) > MOST_POINTS else "") + _path(x, y)
+    if len(values) > MOST_POINTS:
+        # A line through so many noisy values would fill the plot.
+        behind = _points(np.repeat(x, 2), ends)
     return behind + _pieces(course, axis, steps)
 
 
@@ -188,6 +192,17 @@ def _path(x: Floats, y: Floats, *, is_thin: bool = False) -> str:
     return (
         f'<path stroke="var(--policy)"{width} stroke-linejoin="round" '
         f'vector-effect="non-scaling-stroke" d="M{path}"/>'
+    )
+
+
+def _points(x: Floats, y: Floats) -> str:
+    """Return a path of small dots: lines of no length, whose round ends stay round."""
+    finite = np.isfinite(y)
+    points = np.column_stack([x[finite], y[finite]]).tolist()
+    path = "".join(f"M{across:.0f} {number(down)}h0" for across, down in points)
+    return (
+        '<path stroke="var(--policy)" stroke-width="1.75" stroke-opacity="0.4" '
+        f'stroke-linecap="round" vector-effect="non-scaling-stroke" d="{path}"/>'
     )
 
 

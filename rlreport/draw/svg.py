@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 import struct
-import zlib
 import sys
+import zlib
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -119,7 +119,8 @@ def png(chart: Chart, width: int, font: str = FONT) -> bytes:
 
 def svg_png(drawing: str) -> bytes:
     """Return an SVG of our own as PNG, DENSITY pixels for each of its own."""
-    return smaller_png(_vl_convert().svg_to_png(drawing, scale=DENSITY))
+    picture: bytes = _vl_convert().svg_to_png(drawing, scale=DENSITY)
+    return smaller_png(picture)
 
 
 def smaller_png(png: bytes) -> bytes:

@@ -8,21 +8,29 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import count
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol
 
 import xxhash
 
+from rlreport.pages.findings import VerdictView
 from rlreport.pages.html import environment
 from rlreport.text.clean import printable, shortened
 from rlreport.text.language import Language
-
-if TYPE_CHECKING:
-    from rlreport.pages.overview import OverviewView
 
 # Maximum length in characters; more is tedious to paste, and crowds out the reader's question
 MOST_CHARACTERS = 8_000
 _MARKER_DIGITS = 8
 _LONGEST_CARD_LINE = 160
+
+
+class Overview(Protocol):
+    """The view of the overview, of which the template shows more than is declared here."""
+
+    @property
+    def verdict(self) -> VerdictView: ...
+
+    @property
+    def card(self) -> Mapping[str, str] | None: ...
 
 
 class Detail(NamedTuple):
@@ -54,7 +62,7 @@ class CardLines(NamedTuple):
     more: int  # number of lines left out
 
 
-def assistant_text(view: OverviewView, title: str, language: Language) -> str:
+def assistant_text(view: Overview, title: str, language: Language) -> str:
     """Return what the overview says as text of at most MOST_CHARACTERS characters.
 
     ``view`` is that of the overview, redacted if the report is.
@@ -68,7 +76,7 @@ def assistant_text(view: OverviewView, title: str, language: Language) -> str:
     return text
 
 
-def _marked(view: OverviewView, title: str, language: Language, detail: Detail) -> str:
+def _marked(view: Overview, title: str, language: Language, detail: Detail) -> str:
     """Return the text with a marker that nothing else in it contains."""
     content = _rendered(view, title, language, detail, marker="")
     for number in count():
@@ -80,7 +88,7 @@ def _marked(view: OverviewView, title: str, language: Language, detail: Detail) 
 
 
 def _rendered(
-    view: OverviewView, title: str, language: Language, detail: Detail, *, marker: str
+    view: Overview, title: str, language: Language, detail: Detail, *, marker: str
 ) -> str:
     templates = environment(language).overlay()
     templates.filters = {**templates.filters, "one_line": one_line}

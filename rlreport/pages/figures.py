@@ -14,7 +14,7 @@ from rlreport.check.curve import Level
 from rlreport.check.group_signal import group_signal
 from rlreport.check.series import Series
 from rlreport.columns import STEP, Column
-from rlreport.draw.curves import sparkline
+from rlreport.draw.sparkline import sparkline
 from rlreport.metrics.roles import roles_of
 from rlreport.pages.context import JudgedRun, PageContext, RunReport, StepJob
 from rlreport.pages.listed import RUN_TILES

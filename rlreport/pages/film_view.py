@@ -42,6 +42,7 @@ from rlreport.text.messages import listed, message, sentences
 from rlreport.text.numbers import written
 
 PICTURE = "film_strip"  # name of the picture in mail and Markdown
+LOG_RATIO = next(figure for figure in TOKEN_FIGURES if figure.name == "log_ratio")
 LEAST_STEPS = 3  # Minimum number of steps at which the prompt of the overview occurs
 MOST_POINTS = 400  # Maximum number of dots, and of means, of the curve
 TITLE_CHARS = 240  # Maximum number of characters of a prompt above a strip
@@ -87,7 +88,7 @@ def film_view(report: RunReport, addresses: Addresses) -> FilmView | None:
         prompt = Link(data["title"], addresses.prompt(film.prompt_id))
         why = message("The prompt with answers at most steps.")
         if film.is_cited:
-            why = message("The first prompt that a finding cites.")
+            why = message("The first prompt that the verdict cites.")
     return FilmView(
         heading=heading,
         prompt=prompt,
@@ -312,13 +313,12 @@ def legend_in_words(clip: float, *, is_compared: bool) -> str:
     """
     parts = []
     if clip:
-        figure = next(one for one in TOKEN_FIGURES if one.name == "log_ratio")
         colours = message(
             "Colour: the log-ratio of each token ({how}), clipped at ±{clip} {unit}, the 98th "
             "percentile.",
-            how=figure.help,
+            how=LOG_RATIO.help,
             clip=written(clip),
-            unit=figure.unit,
+            unit=LOG_RATIO.unit,
         )
         parts.append(colours)
     if is_compared:

@@ -28,14 +28,9 @@ from rlreport.comparison.saved import (
     verdict_of,
 )
 from rlreport.draw.chart import Chart
-from rlreport.draw.curves import (
-    ChartStyle,
-    DrawnCurve,
-    curve_chart,
-    curves_of,
-    sparkline,
-)
+from rlreport.draw.curves import ChartStyle, DrawnCurve, curve_chart, curves_of
 from rlreport.draw.frame import Frame
+from rlreport.draw.sparkline import sparkline
 from rlreport.draw.theme import PALETTE
 from rlreport.formats.logged import dicts
 from rlreport.metrics.roles import roles_of

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from rlreport.check.run import has
 from rlreport.columns import RESPONSE_COLUMNS
+from rlreport.definitions import REWARD_PART
 from rlreport.figures.turns import ENDING_WORDS, Ending, several_endings
 from rlreport.pages.context import PageContext
 from rlreport.pages.redundant import without_redundant
@@ -241,7 +242,10 @@ def _logged_number_columns(tables: Tables) -> list[ColumnView]:
             names.append(name)
     return [
         *extra_columns(
-            parts, message("Parts of the reward"), hidden=len(parts) > EXTRAS_SHOWN
+            parts,
+            message("Parts of the reward"),
+            hidden=len(parts) > EXTRAS_SHOWN,
+            term=REWARD_PART,
         ),
         *extra_columns(
             others, message("Logged fields"), hidden=len(others) > EXTRAS_SHOWN
@@ -250,10 +254,23 @@ def _logged_number_columns(tables: Tables) -> list[ColumnView]:
 
 
 def extra_columns(
-    names: Sequence[object], group: str, *, kind: str = "number", hidden: bool = False
+    names: Sequence[object],
+    group: str,
+    *,
+    kind: str = "number",
+    hidden: bool = False,
+    term: str = "",
 ) -> list[ColumnView]:
+    """Return columns of logged fields; ``term``: key of what they are, "" if that is not known."""
     return [
-        ColumnView(extra_key(name), str(name), kind=kind, hidden=hidden, group=group)
+        ColumnView(
+            extra_key(name),
+            str(name),
+            kind=kind,
+            hidden=hidden,
+            group=group,
+            term=term,
+        )
         for name in names
     ]
 

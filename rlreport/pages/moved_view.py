@@ -17,7 +17,7 @@ from rlreport.check.moved_words import (
     unit_of,
 )
 from rlreport.columns import STEP
-from rlreport.definitions import terms_of_roles
+from rlreport.definitions import REWARD_PART, terms_of_roles
 from rlreport.draw import strips
 from rlreport.draw.chart import Chart, label
 from rlreport.draw.svg import svg_png
@@ -109,7 +109,7 @@ def _term_of(figure: Figure, roles: Mapping[str, str]) -> str:
     if role is not None:
         return terms_of_roles().get(role, "")
     if figure.of == "part" or figure.quantity == "accuracy":
-        return "word.reward_part"
+        return REWARD_PART
     if figure.column is not None:
         return figure.column.term
     column = _COLUMNS.get(figure.quantity) if figure.quantity else None

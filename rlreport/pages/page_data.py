@@ -15,7 +15,7 @@ from rlreport.columns import BadEnd
 
 # Drawn in Python and by scripts, from the same data
 from rlreport.draw.film_strip import FilmCurveData as FilmCurveData
-from rlreport.draw.film_strip import FilmRuleData as FilmRuleData
+from rlreport.draw.film_strip import FilmRuleData
 from rlreport.draw.film_strip import FilmStripData as FilmStripData
 from rlreport.draw.film_text import FilmRowData as FilmRowData
 from rlreport.text.numbers import NumberKind
@@ -181,6 +181,32 @@ class RunListData(TypedDict):
     presets: NotRequired[list[PresetData]]
     address: str
     prompt: str
+
+
+class PromptsData(TypedDict):
+    """The shown responses to each prompt: ``script.prompts-data``."""
+
+    run: str
+    prompts: NDArray[np.int64]
+    sizes: NDArray[np.int64]
+    step: NDArray[np.int64]
+    n: NDArray[np.int64]
+    reward: NDArray[np.float64]
+    length: NDArray[np.float64]
+    lengthLabel: str
+    ratioHelp: str
+    ratioUnit: str
+    which: NDArray[np.int64]
+    cited: dict[str, tuple[str, int | None]]
+    points: NDArray[np.int64]
+    at: NDArray[np.int64]
+    mean: NDArray[np.float64]
+    low: float
+    high: float
+    rules: list[FilmRuleData]
+    address: str
+    all: str
+    redacted: bool
 
 
 class RunData(TypedDict):

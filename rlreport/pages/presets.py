@@ -27,6 +27,10 @@ END_SHARE = 0.1
 # Key of the preset whose responses were stopped by a limit; lists show how they end
 CUT_OFF = "cut_off"
 
+# The longest responses are no preset if more of the listed ones than this have the same length: a
+# limit cuts them
+MOST_LONGEST = 0.5
+
 _LENGTHS = ("response_tokens", "response_chars")
 
 Strings = Mapping[str, Sequence[str | None]]
@@ -160,7 +164,7 @@ def _best(
 def _longest(values: Mapping[str, Floats], then: list[str]) -> PresetData | None:
     key = next((key for key in _LENGTHS if key in values), "")
     limit = _limit(values, key, "high")
-    if limit is None:
+    if limit is None or np.mean(values[key] >= limit) > MOST_LONGEST:
         return None
     number = written(limit, "count")
     why = message("{value} tokens or more", value=number)

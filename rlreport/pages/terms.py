@@ -13,6 +13,7 @@ from rlreport.check.run import has
 from rlreport.columns import PROMPT, STEP, TOKEN_COLUMNS, TOKEN_FIGURES, Column
 from rlreport.definitions import (
     GROUPS,
+    TEXTS,
     WORDS,
     defined,
     meaning_of,
@@ -88,6 +89,8 @@ def _terms_of(report: RunReport) -> set[str]:
     terms |= {f"responses.{column.key}" for column in report.shared.columns}
     terms |= _with_data(PROMPT.values(), tables.prompts)
     terms |= _with_data(TOKEN_COLUMNS, tables.tokens)
+    if len(report.run.spreading.table):
+        terms |= {column.term for column in TEXTS}
     for figure in TOKEN_FIGURES:
         if has(tables.responses, _SHOWN_BY[figure.name]):
             terms.add(figure.term)
@@ -113,7 +116,13 @@ _SHOWN_BY = {
 
 
 def _with_data(columns: Iterable[Column], table: pd.DataFrame) -> set[str]:
-    return {column.term for column in columns if has(table, column.name)}
+    found = (column for column in columns if has(table, column.name))
+    # Counts that are 0 everywhere are of what the run does not have.
+    return {
+        column.term
+        for column in found
+        if column.dtype not in ("int64", "bool") or table[column.name].any()
+    }
 
 
 def _roles(report: RunReport) -> dict[str, str]:

@@ -122,14 +122,22 @@ _RANKINGS = (
 
 _TOKEN = ColumnView("token", message("Token"), kind="token")
 _TEXT = ColumnView("ngram", message("Text"), kind="token")
-_SHARE = message("share of responses that contain it: the first level of its curve")
 _SPREAD = (
-    ColumnView("first", message("First"), help=_SHARE, written="share"),
+    ColumnView(
+        "first",
+        message("First"),
+        help=message(
+            "share of responses that contain it: the first level of its curve"
+        ),
+        written="share",
+        term="texts.first",
+    ),
     ColumnView(
         "peak",
         message("Peak"),
         help=message("share of responses that contain it: the highest level"),
         written="share",
+        term="texts.peak",
     ),
     ColumnView("peak_at", message("Peak at"), kind="link"),
     ColumnView(
@@ -137,17 +145,20 @@ _SPREAD = (
         message("Last"),
         help=message("share of responses that contain it: the last level"),
         written="share",
+        term="texts.last",
     ),
     ColumnView("last_at", message("Last at"), kind="link"),
     ColumnView(
         "z",
         "z",
         help=message("significance of the rise of its share, in standard errors"),
+        term="texts.z",
     ),
     ColumnView(
         "reward_lift",
         message("Reward lift"),
         help=message("gain over others in the step"),
+        term="texts.reward_lift",
     ),
 )
 _SEEN_IN = ColumnView(

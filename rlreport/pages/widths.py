@@ -12,33 +12,38 @@ import unicodedata
 from collections.abc import Iterable
 
 CHARACTERS = (10, 12, 16, 20, 26, 32)
-USUAL = 9  # Characters of the usual column of numbers
-LABEL_LINES = 3  # Maximum lines of a label
-FITTING = 0.9  # Share of a column's texts that fit a line
+USUAL = 8  # Characters of a label that the usual column of numbers has room for
+MOST_OF_LABEL = 20  # Maximum characters of a line of a label
 
 # Width of columns of short strings, such as how a response ended, which may be of any length
 SHORT_STRINGS = "ch-16"
 
-_BREAKS = re.compile(r"(?<=[_./:\-])|\s+")
+# Of letters, so many times the width of a digit, by which classes are named, is enough
+_LETTER = 0.85
+_BREAK = re.compile(r"(?<=[_./:\-])|(?<=\s)")
 
 
 def label_width(label: str) -> str:
-    """Return the width for a label, which breaks between words and after "_", ".", "/", ":"."""
-    longest = max(map(_characters, _BREAKS.split(label)))
-    need = max(longest, math.ceil(_characters(label) / LABEL_LINES))
-    if need <= USUAL:
-        return ""
-    return _width(min(need, CHARACTERS[3]))
+    """Return the width in which a label has two lines, "" for the usual one of numbers."""
+    parts = _BREAK.split(label)
+    halves = [("".join(parts[:k]), "".join(parts[k:])) for k in range(len(parts))]
+    need = min(max(map(_characters, half)) for half in halves)
+    return "" if need <= USUAL else _width(min(need, MOST_OF_LABEL))
 
 
 def text_width(label: str, texts: Iterable[str]) -> str:
-    """Return the width of a column of texts, "" for that of long ones."""
-    lengths = sorted(map(_characters, texts))
-    fitting = lengths[math.ceil(FITTING * len(lengths)) - 1] if lengths else 0
-    return _width(max(fitting, _characters(label)))
+    """Return the width of a column of texts, "" for that of long ones.
+
+    Half of the texts have one line in it, and nine of ten have two.
+    """
+    lengths = sorted(map(_characters, texts)) or [0]
+    usual = lengths[len(lengths) // 2]
+    long = lengths[len(lengths) * 9 // 10]
+    need = max(usual, math.ceil(long / 2)) * _LETTER
+    return _width(max(need, _characters(label)))
 
 
-def _width(characters: int) -> str:
+def _width(characters: float) -> str:
     for size in CHARACTERS:
         if size >= characters:
             return f"ch-{size}"
@@ -50,5 +55,5 @@ def _characters(text: str) -> int:
     # Longer texts have the largest width anyway.
     return sum(
         2 if unicodedata.east_asian_width(character) in "WF" else 1
-        for character in text[: CHARACTERS[-1] + 1]
+        for character in text.rstrip()[: 4 * CHARACTERS[-1]]
     )

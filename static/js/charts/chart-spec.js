@@ -3,9 +3,16 @@
 /** @import { Axis, Layer, LayeredSpec, Range, Row, Scale, Spec } from "./spec.d.ts" */
 
 import { recoloured } from "./colours.js";
+import { stepsOf } from "./zoom.js";
 import { message } from "../shared/words.js";
 
-/** @typedef {{zoom: Range | null, log: boolean, smoothing: number | "auto"}} ViewState */
+/**
+ * @typedef {object} ViewState
+ * @property {Range | null} zoom
+ * @property {boolean} log
+ * @property {number | "auto"} smoothing
+ * @property {boolean} [placesLabels] whether the plot has another height than the specification
+ */
 
 /** Minimum distance of two curve names at the right edge, in pixels. */
 const LABEL_GAP = 13;
@@ -33,16 +40,20 @@ const MARKED_BARS = "marked_bar";
  * @param {ViewState} state
  * @returns {Spec}
  */
-export function specFor(spec, colours, { zoom, log, smoothing }) {
+export function specFor(spec, colours, state) {
   const copy = recoloured(spec, colours);
-  setSmoothing(copy, smoothing);
-  if (log) makeLogarithmic(/** @type {LayeredSpec} */ (copy));
+  setSmoothing(copy, state.smoothing);
+  if (state.log) makeLogarithmic(/** @type {LayeredSpec} */ (copy));
   const isOverSteps = copy.params?.some(({ name }) => name === "at");
-  const shownSteps = isOverSteps ? zoom : null;
-  if (isOverSteps) addInteraction(/** @type {LayeredSpec} */ (copy));
-  if (shownSteps) zoomIn(/** @type {LayeredSpec} */ (copy), shownSteps, log);
-  if (shownSteps || log) placeLabels(/** @type {LayeredSpec} */ (copy), shownSteps);
+  if (isOverSteps) showSteps(/** @type {LayeredSpec} */ (copy), state);
   return copy;
+}
+
+/** @param {LayeredSpec} spec @param {ViewState} state */
+function showSteps(spec, { zoom, log, placesLabels }) {
+  addInteraction(spec);
+  if (zoom) zoomIn(spec, zoom, log);
+  if (zoom || log || placesLabels) placeLabels(spec, zoom);
 }
 
 /** @param {Spec} spec @param {number | "auto"} smoothing */
@@ -65,7 +76,7 @@ function addInteraction(spec) {
   });
   spec.layer.unshift(pointedAt());
   for (const layer of spec.layer) {
-    const isBeyondPlot = LABELS.includes(layer.name ?? "") || layer.name === MARKED_BARS;
+    const isBeyondPlot = isOfNames(layer) || layer.name === MARKED_BARS;
     if (!isBeyondPlot) layer.mark = { ...layer.mark, clip: true };
   }
 }
@@ -127,25 +138,18 @@ function isFiniteNumber(value) {
  * @param {Range | null} shownSteps null for all
  */
 function placeLabels(spec, shownSteps) {
-  const layers = spec.layer?.filter(({ name }) => LABELS.includes(name ?? "")) ?? [];
-  const scale = yAxes(spec)[0]?.scale;
-  const named = layers[0]?.data?.values;
-  if (!named || !scale?.domain) return;
-  const steps = shownSteps ?? extentOfSteps(spec.data.values);
-  const labels = [];
-  for (const label of named) {
-    const values = valuesOf(spec.data.values, label.series, steps);
-    const near = steps[1] - FALLING_PART * (steps[1] - steps[0]);
-    const end = spec.height * depthOf(values.at(-1)?.value ?? NaN, scale);
-    if (!Number.isFinite(end)) continue;
-    const before = values.find(({ step }) => step >= near) ?? values[0];
-    const falls = end - spec.height * depthOf(before.value, scale) > FALLING_PIXELS;
-    const place = end + (falls ? LABEL_BELOW : -LABEL_ABOVE);
-    labels.push({ ...label, place: Math.min(place, spec.height - 3) });
-  }
-  const hasRules = spec.layer.some(({ name }) => name?.endsWith("_label"));
-  moveApart(labels, hasRules ? BELOW_RULES : LABEL_TOP);
+  const layers = spec.layer.filter(isOfNames);
+  const [axis] = yAxes(spec);
+  const steps = shownSteps ?? stepsOf(spec.data.values);
+  if (!axis?.scale.domain || !steps) return;
+  const hasRules = spec.layer.some(({ name = "" }) => name.endsWith("_label"));
   for (const layer of layers) {
+    const named = (layer.data ?? { values: [] }).values.map((label) => {
+      const values = valuesOf(spec.data.values, label.series, steps);
+      return { ...label, place: baselineOf(values, steps, spec.height, axis.scale) };
+    });
+    const labels = named.filter(({ place }) => Number.isFinite(place));
+    moveApart(labels, hasRules ? BELOW_RULES : LABEL_TOP);
     layer.data = { values: labels };
     layer.transform = [];
     layer.encoding.x = { value: "width" };
@@ -153,10 +157,24 @@ function placeLabels(spec, shownSteps) {
   }
 }
 
-/** @param {Row[]} rows @returns {Range} */
-function extentOfSteps(rows) {
-  const steps = rows.map(({ step = NaN }) => step).filter(isFiniteNumber);
-  return [Math.min(...steps), Math.max(...steps)];
+/** @param {Layer} layer */
+function isOfNames({ name = "" }) {
+  return LABELS.includes(name);
+}
+
+/**
+ * Returns the baseline of a curve's name in pixels from the top, NaN if the curve has no value.
+ * @param {{step: number, value: number}[]} values
+ * @param {Range} steps that are shown
+ * @param {number} height of the plot
+ * @param {Scale} scale
+ */
+function baselineOf(values, [first, last], height, scale) {
+  const near = last - FALLING_PART * (last - first);
+  const before = values.find(({ step }) => step >= near) ?? values.at(-1);
+  const end = height * depthOf(values.at(-1)?.value ?? NaN, scale);
+  const falls = end - height * depthOf(before?.value ?? NaN, scale) > FALLING_PIXELS;
+  return Math.min(end + (falls ? LABEL_BELOW : -LABEL_ABOVE), height - 3);
 }
 
 /**
@@ -210,6 +228,16 @@ function yAxes(spec) {
   const channels = (spec.layer ?? []).map((layer) => layer.encoding?.y);
   const axes = channels.filter((channel) => channel?.axis && channel.scale);
   return /** @type {Axis[]} */ (axes);
+}
+
+/**
+ * Returns the first and the last step of the axis of a chart over the steps.
+ * @param {Spec} spec
+ * @returns {Range | null}
+ */
+export function extentOf(spec) {
+  const axis = spec.layer?.find(({ encoding }) => encoding.x?.axis)?.encoding.x;
+  return axis?.scale?.domain ?? null;
 }
 
 /**

@@ -7,7 +7,12 @@
 
 import { Panel } from "../response/panel.js";
 import { format } from "../shared/address.js";
+import { el } from "../shared/dom.js";
+import { stepsOfRun } from "../shared/run.js";
+import { fieldsOf } from "./conversation-fields.js";
+import { cutOffTest, isOverpaid, trustworthy } from "./presets.js";
 import { readTable } from "./read-table.js";
+import { notSearched, scopesOf } from "./searched.js";
 import { TableView } from "./table.js";
 import { keepInUrl } from "./table-state.js";
 import { mountToolbar } from "./toolbar.js";
@@ -30,6 +35,8 @@ import { mountToolbar } from "./toolbar.js";
 export function mountStepList(root, section, data, { address, signal }) {
   const read = readTable(section, data);
   const { rows, rowIds } = read;
+  const presets = presetsOf(rows, data);
+  addScopes(rows, data);
   // Texts of rendered rows are in the table alone.
   for (const { key, strings } of rows.columns) {
     if (data.texts[key] && strings) data.texts[key] = strings;
@@ -46,10 +53,12 @@ export function mountStepList(root, section, data, { address, signal }) {
     href: (i) => format(address.path, new URLSearchParams({ r: rowIds[i] })),
     signal,
     badges: (i) => badgesOf(data, i),
+    texts: { isCut: cutOffTest(presets, rows) },
   });
   const node = /** @type {HTMLElement} */ (root.querySelector("section.response"));
   const panel = new Panel(node, { data, rows, address, go: open, signal });
-  mountToolbar(section, view);
+  mountToolbar(section, view, presets);
+  section.querySelector(".list-tools")?.append(searchNote(rows, data.total - rows.size));
   keepInUrl(rows, address, signal);
   return {
     section,
@@ -62,6 +71,37 @@ export function mountStepList(root, section, data, { address, signal }) {
     /** @param {Map<string, Range | null>} ranges */
     brushed: (ranges) => limit(rows, ranges),
   };
+}
+
+/**
+ * Returns the presets of a step. Among rewards that are not earned, the highest are the bad ones.
+ * @param {Rows} rows
+ * @param {RowsData} data
+ */
+function presetsOf(rows, data) {
+  const overpaid = isOverpaid(data.step, stepsOfRun());
+  const reward = rows.column("reward");
+  if (reward && overpaid) reward.badEnd = "high";
+  return trustworthy(data.presets ?? [], overpaid);
+}
+
+/** @param {Rows} rows @param {RowsData} data */
+function addScopes(rows, data) {
+  // A comparison lists prompts, whose texts have titles of their own.
+  if (data.titles) return;
+  rows.turns = fieldsOf(data.n.map((n) => data.conversation?.[n]));
+  rows.scopes = scopesOf(rows, rows.turns);
+}
+
+/**
+ * Creates the note on what a search does not look at.
+ * @param {Rows} rows
+ * @param {number} absent number of responses that the page does not have
+ */
+function searchNote(rows, absent) {
+  const note = el("output", { class: "note", "aria-live": "polite" });
+  rows.listeners.add(() => (note.textContent = rows.query ? notSearched(absent) : ""));
+  return note;
 }
 
 /**

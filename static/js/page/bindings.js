@@ -2,17 +2,24 @@
 
 /** @import { ResponseList } from "../list/step-list.js" */
 /** @import { Panel } from "../response/panel.js" */
+/** @import { PromptList } from "../prompts/prompt-list.js" */
 /** @import { Binding } from "./keys.js" */
 
 import { message } from "../shared/words.js";
 
-/** @param {HTMLElement} root @param {ResponseList | null} list @returns {Binding[]} */
-export function bindingsOf(root, list) {
+/**
+ * @param {HTMLElement} root
+ * @param {ResponseList | null} list
+ * @param {PromptList | null} prompts
+ * @returns {Binding[]}
+ */
+export function bindingsOf(root, list, prompts) {
   const hasSteps = root.querySelector(".step-nav") !== null;
   return [
     ...(hasSteps ? stepBindings(root) : []),
     ...searchBindings(root),
     ...(list ? responseBindings(list) : []),
+    ...(prompts ? promptListBindings(prompts) : []),
   ];
 }
 
@@ -35,6 +42,16 @@ function stepBindings(root) {
 function searchBindings(root) {
   const field = /** @type {HTMLInputElement | null} */ (root.querySelector("input[type=search]"));
   return field ? [{ keys: ["/"], what: message("search"), run: () => field.focus() }] : [];
+}
+
+/** @param {PromptList} prompts @returns {Binding[]} */
+function promptListBindings(prompts) {
+  return [
+    { keys: ["j"], what: message("next prompt"), run: () => prompts.move(1) },
+    { keys: ["k"], what: message("previous prompt"), run: () => prompts.move(-1) },
+    { keys: ["Escape"], what: message("close"), run: () => prompts.close() },
+    listedOnly("↑ ↓", message("move between the rows of a list")),
+  ];
 }
 
 /**

@@ -10,7 +10,7 @@ const STATE = "how-to-read";
 
 /** Hides it before the page is drawn, if it was dismissed. */
 export function startHowTo() {
-  document.documentElement.classList.toggle("knows-how-to", isDismissed());
+  if (isDismissed()) document.documentElement.classList.add("knows-how-to");
 }
 
 function isDismissed() {

@@ -2,11 +2,13 @@
 
 /** @import { Hooks } from "../charts/charts.js" */
 /** @import { ResponseList } from "../list/step-list.js" */
+/** @import { PromptList } from "../prompts/prompt-list.js" */
 /** @import { Address } from "../shared/address.js" */
 /** @import { Rows } from "../list/rows.js" */
 /** @import { RowsData } from "../shared/types.d.ts" */
 
 import { mountCharts } from "../charts/charts.js";
+import { mountStills } from "../charts/stills.js";
 import { mountStrips } from "../charts/strips.js";
 import { hasVega, loadVega } from "../charts/vega.js";
 import { readTable } from "../list/read-table.js";
@@ -15,7 +17,9 @@ import { mountStepList } from "../list/step-list.js";
 import { TableView } from "../list/table.js";
 import { keepInUrl } from "../list/table-state.js";
 import { mountToolbar } from "../list/toolbar.js";
+import { mountFilms } from "../prompts/film-figure.js";
 import { mountPromptMap } from "../prompts/map.js";
+import { mountPromptList } from "../prompts/prompt-list.js";
 import { keepPrompt } from "../response/same-prompt.js";
 import { copies } from "../shared/copy.js";
 import { readJson } from "../shared/dom.js";
@@ -58,16 +62,17 @@ export function mount(root, address) {
       mountListPicker(root, runList.rows);
     });
   }
-  const { steps, stepList } = mountTables(root, data, page);
+  const { steps, stepList, prompts } = mountTables(root, data, page);
   list = stepList;
   mountPicker(root, data);
   mountHowTo(root, address, signal);
   mountAssistant(root);
-  const hooks = chartHooks(root, data, { steps, stepList }, signal);
+  const hooks = chartHooks(root, data, { steps, stepList }, page);
   const charts = mountCharts(root, hooks);
-  const numbers = steps ? stepsWithPage(steps.view) : [];
-  mountStrips(root, { steps: numbers, open: hooks.openStep, tip: hooks.tip, signal });
+  mountStills(root, hooks);
+  mountStrips(root, { steps: hooks.steps, open: hooks.openStep, tip: hooks.tip, signal });
   mountPromptMap(root, { address, tip: hooks.tip, signal });
+  mountFilms(root, signal);
   if (stepList && data) {
     stepList.rows.listeners.add(charts.update);
     keepPrompt(root, data, address, () => stepList.panel.open);
@@ -77,7 +82,7 @@ export function mount(root, address) {
   address.onChange(() => follow(root, list, address), signal);
   follow(root, list, address);
   return {
-    bindings: () => bindingsOf(root, list),
+    bindings: () => bindingsOf(root, list, prompts),
     unmount: () => mounted.abort(),
     where: () => list?.panel.where ?? "",
   };
@@ -94,6 +99,8 @@ function mountTables(root, data, page) {
   let steps = null;
   /** @type {StepList | null} */
   let stepList = null;
+  /** @type {PromptList | null} */
+  let prompts = null;
   /** @type {NodeListOf<HTMLElement>} */
   const sections = root.querySelectorAll("section.list");
   for (const section of sections) {
@@ -102,10 +109,14 @@ function mountTables(root, data, page) {
       if (data) stepList = mountStepList(root, section, data, page);
       continue;
     }
+    if (section.classList.contains("prompt-table")) {
+      prompts = mountPromptList(root, section, page);
+      continue;
+    }
     const table = mountTable(section, page);
     if (section.classList.contains("steps")) steps = table;
   }
-  return { steps, stepList };
+  return { steps, stepList, prompts };
 }
 
 /** @param {HTMLElement} section @param {{address: Address, signal: AbortSignal}} page */
@@ -124,18 +135,21 @@ function mountTable(section, { address, signal }) {
  * @param {HTMLElement} root
  * @param {RowsData | null} data
  * @param {{steps: Table | null, stepList: StepList | null}} tables
- * @param {AbortSignal} signal
+ * @param {{address: Address, signal: AbortSignal}} page
  * @returns {Hooks}
  */
-function chartHooks(root, data, { steps, stepList }, signal) {
+function chartHooks(root, data, { steps, stepList }, { address, signal }) {
   return {
     loadVega,
     tip: new Tip(document.body, signal),
     signal,
+    address,
     page: root.dataset.title ?? "",
     table: hasVega() ? (stepList ?? steps) : null,
     rows: stepList?.chartRows ?? null,
     partial: data ? partOf(data) : "",
+    responses: responsesOf(root, data),
+    steps: steps ? stepsWithPage(steps.view) : [],
     openStep: (step) => steps && openStep(steps.view, step),
     openResponse: (n) => data && stepList?.open(data.n.indexOf(n)),
     brushed: (ranges) => stepList?.brushed(ranges),
@@ -167,6 +181,15 @@ function openStep(view, step) {
   const row = view.nodes[view.rowIds.indexOf(String(step))];
   const link = row?.querySelector("a");
   if (link) location.assign(link.href);
+}
+
+/**
+ * Returns how many responses the run or the step has, 0 if the page does not say.
+ * @param {HTMLElement} root
+ * @param {RowsData | null} data
+ */
+function responsesOf(root, data) {
+  return data?.total ?? Number(root.dataset.responses ?? 0);
 }
 
 /** Returns how many of a step's responses the page has, "" for all. @param {RowsData} data */

@@ -29,6 +29,8 @@ const LABEL_ROOM = 40;
 const LEGEND_LEFT = 126;
 const MARGIN = 16;
 const SWATCH = 14;
+const NARROW_SWATCH = 8;
+const BINS = 11;
 const LETTER = 6.1;
 const BOLD_LETTER = 6.6;
 const TITLE_LETTER = 7.6;
@@ -229,7 +231,7 @@ function rowMarks(row, pieces, frame, isPicture) {
   if (isPicture || !row.href) return [[hairline, ...head, ...marks], height];
   const area = path(`M0,0h${across}v${px(height)}h-${across}z`, { fill: "transparent" });
   const shown = pieces.map((piece) => piece.map((atom) => atom.text).join("")).join(" … ");
-  const label = `${[row.head, ...row.about].join(", ")}: ${fitting(shown, 200)}`;
+  const label = `${[row.head, ...row.about].join(", ")}: ${fitting(shown.trim(), 200)}`;
   const attributes = { href: row.href, "aria-label": label };
   return [[hairline, { name: "a", attributes, children: [area, ...head, ...marks] }], height];
 }
@@ -392,12 +394,14 @@ function kindOf({ text: shown, width }) {
  */
 function legend([low, high], frame) {
   const start = Math.max(frame.left, LEGEND_LEFT);
+  const swatch = frame.isWide ? SWATCH : NARROW_SWATCH;
   const marks = [text(start - 6, 22, low, { "text-anchor": "end", ...SMALL })];
-  for (let bin = 1; bin <= 11; bin += 1) {
-    const box = `M${px(start + SWATCH * (bin - 1))},12h${SWATCH}v12h-${SWATCH}z`;
+  for (let bin = 1; bin <= BINS; bin += 1) {
+    const box = `M${px(start + swatch * (bin - 1))},12h${swatch}v12h-${swatch}z`;
     marks.push(path(box, { fill: `var(--div-${bin})` }));
   }
-  marks.push(text(start + SWATCH * 11 + 6, 22, high, SMALL));
+  const x = start + swatch * BINS + 6;
+  marks.push(text(x, 22, fitting(high, (frame.width - x) / LETTER), SMALL));
   return marks;
 }
 
@@ -433,7 +437,8 @@ function plotOf({ plotLeft: left, plotRight: right }, top, [first, last], [low, 
  * @returns {[Mark[], number]}
  */
 function curveMarks({ rules, rows }, curve, frame) {
-  const values = [...curve.means, ...curve.dots].map(([, value]) => value);
+  const rewards = rows.map(({ reward }) => reward).filter((reward) => reward !== null);
+  const values = [...curve.means, ...curve.dots].map(([, value]) => value).concat(rewards);
   const [low, high] = [Math.min(...values), Math.max(...values)];
   const plot = plotOf(frame, RULE * rules.length + 4, [curve.low, curve.high], [low, high]);
   const marks = [...new Set([low, high])].map((value) =>

@@ -2,7 +2,7 @@
 
 /** @import { Turn } from "../shared/types.d.ts" */
 
-import { searchable } from "../list/rows.js";
+import { searchable } from "../list/query.js";
 import { el } from "../shared/dom.js";
 import { written } from "../shared/format.js";
 import { mark, markQuote } from "../shared/marks.js";

@@ -408,7 +408,7 @@ function unreadable(step) {
 }
 
 /** @param {string} label @param {string} key @param {() => void} run */
-function keyButton(label, key, run) {
+export function keyButton(label, key, run) {
   const title = message("Key {key}", { key });
   return el("button", { type: "button", title, onclick: run }, label);
 }

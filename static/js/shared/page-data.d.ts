@@ -219,6 +219,31 @@ export interface RunListData {
   prompt: string;
 }
 
+/** The shown responses to each prompt: `script.prompts-data`. */
+export interface PromptsData {
+  run: string;
+  prompts: number[];
+  sizes: number[];
+  step: number[];
+  n: number[];
+  reward: (number | null)[];
+  length: (number | null)[];
+  lengthLabel: string;
+  ratioHelp: string;
+  ratioUnit: string;
+  which: number[];
+  cited: Record<string, [string, number | null]>;
+  points: number[];
+  at: number[];
+  mean: (number | null)[];
+  low: number;
+  high: number;
+  rules: FilmRuleData[];
+  address: string;
+  all: string;
+  redacted: boolean;
+}
+
 /** What pages of steps say about the whole run: `data/run.js`. */
 export interface RunData {
   steps: number[];
