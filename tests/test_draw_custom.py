@@ -9,6 +9,7 @@ from textwrap import dedent
 import pytest
 
 import rlreport
+from rlreport.draw.theme import HEIGHT, WIDTH
 from rlreport.errors import UsageError
 from tests.reading import row, write
 from tests.running import rlreport as command
@@ -102,11 +103,11 @@ def test_functions_of_a_named_file_become_charts(logs, tmp_path):
     texts = json.loads((folder / "own_texts.vl.json").read_bytes())
     spec = json.loads((folder / "own_reward_range.vl.json").read_bytes())
     assert spec["config"]["axis"]["labelFontSize"] == 11  # our look
-    # As large as the chart of lengths, which is of this size, too.
+    # As large as a chart of ours in a window of 1,400 pixels.
     sizes = dict(
         re.findall(r'data-chart="(\w+)".*?<svg [^>]*viewBox="([^"]*)"', page, re.DOTALL)
     )
-    assert {sizes["length"]} == {
+    assert {f"0 0 {WIDTH['half']} {HEIGHT['half']}"} == {
         size for name, size in sizes.items() if name.startswith("own_")
     }
     assert texts["data"]["values"] == [

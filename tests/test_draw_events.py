@@ -136,7 +136,7 @@ def event(step: int, size: float = 1.0, side: Side = "after") -> DrawnEvent:
 
 
 def placed(*events: DrawnEvent) -> list[tuple[int, Side]]:
-    found = rules_of([("policy", events)], (0.0, 1000.0), 92)
+    found = rules_of([("policy", events)], (0.0, 1000.0))
     return [(rule.step, rule.side) for rule in found]
 
 
@@ -158,5 +158,5 @@ def test_no_label_covers_another_or_ends_beyond_the_plot() -> None:
 
 def test_the_label_of_a_second_curve_names_it() -> None:
     curves = [("policy", [event(100)]), ("validation", [event(900)])]
-    found = rules_of(curves, (0.0, 1000.0), 92)
+    found = rules_of(curves, (0.0, 1000.0))
     assert [rule.words for rule in found] == ["fell at 100", "validation: fell at 900"]

@@ -169,7 +169,7 @@ def test_few_evaluations_are_drawn_as_logged_not_smoothed():
     jagged = every(4, 0.4 + 0.1 * (-1) ** (STEPS // 4))
     chart = charts({"eval_acc": jagged})["reward"]
     assert "validation" in widths(chart)
-    assert not chart.smoothed
+    assert not chart.smoothing
 
 
 def test_powers_of_ten_fit_left_of_the_axis():

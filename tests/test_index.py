@@ -14,7 +14,7 @@ import rlreport
 from rlreport.check.course import course_of
 from rlreport.check.series import Series
 from rlreport.check.verdict import SCHEMA
-from rlreport.draw.curves import sparkline
+from rlreport.draw.sparkline import sparkline
 from rlreport.errors import RlreportError
 from rlreport.flows.build import build_report
 from rlreport.text.numbers import exact, written
@@ -163,7 +163,8 @@ def chart_of(page: str) -> str:
 
 
 def texts_of(chart: str) -> list[str]:
-    return re.findall(r"<text[^>]*>([^<]*)</text>", chart)
+    """Return the texts of a drawing, and the names in its key."""
+    return re.findall(r"(?<=>)[^<>]+(?=</text>)|(?<=</svg>)[^<]+(?=</li>)", chart)
 
 
 def test_rewards_of_the_runs_are_curves_of_one_chart(runs, tmp_path):
@@ -362,7 +363,7 @@ def test_more_groups_than_colours_are_drawn_from_the_highest_and_the_chart_says_
     page = index_page(tmp_path)
     assert "the 8 of 12 that are highest at the end" in page
     chart = chart_of(page)
-    names = set(re.findall(r"<text[^>]*>(run\d+)</text>", chart))
+    names = {text for text in texts_of(chart) if text.startswith("run")}
     assert names == {f"run{number:02}" for number in range(4, 12)}
 
 

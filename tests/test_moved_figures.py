@@ -25,7 +25,8 @@ from rlreport.check.moved import (
 from rlreport.check.moved_words import moved_in_words
 from rlreport.check.run import Run
 from rlreport.check.series import Series
-from rlreport.draw.strips import Rule, Steps, axis_of, strip
+from rlreport.draw.rules import RunRule
+from rlreport.draw.strips import Steps, axis_of, strip
 from tests.reading import write
 from tests.tables_builder import table_of_rows, tables_of
 
@@ -233,7 +234,7 @@ def test_the_checkpoint_is_a_rule_unless_it_is_the_last_one():
 def test_a_rule_stands_at_its_step(step: int):
     run = collapsed(**{"aux/odd": broken(1, 2.0, 5.0)})
     axis = axis_of(0.0, 79.0)
-    steps = Steps(axis, (Rule(step, "here", "critical", dashed=False),))
+    steps = Steps(axis, (RunRule(step, "here", "critical", dashed=False),))
     course = moved(run, lead()).figures[0].figure.course
     marks = strip(course, steps, percent=False)
     place = f"{100 * step / 79:.4g}%"

@@ -157,7 +157,7 @@ def test_links_lead_into_the_report_and_the_rest_is_text_and_noted(built, form):
         step.format(2),
         f"{step.format(2)}{mark}r=3",
         f"{'#/responses?' if one_file else 'responses.html#'}"
-        "min.prompt_id=1&amp;max.prompt_id=1&amp;sort=step",
+        "prompts.html#p=1",
         "#chart=reward",
         "#finding=reward_hacking_token",
         "https://example.org/7?a=1&amp;b=2",

@@ -169,7 +169,7 @@ def moved_figures(
     lead: Finding | None,
     keep: int | None = None,
 ) -> MovedFigures:
-    """Return which figures moved, none if fewer than FEWEST did.
+    """Return which figures moved, none of them if fewer than FEWEST did.
 
     Args:
         run: the run.
@@ -197,7 +197,7 @@ def moved_figures(
         enough = sum(one.is_near or _is_large(one) for one in chosen)
         chosen = chosen[: max(LEAST, enough)]
     if len(chosen) < FEWEST:
-        return MovedFigures()
+        chosen = []
     steps = run.steps
     is_last = keep is None or not len(steps) or keep >= int(steps[-1])
     return MovedFigures(tuple(chosen[:MOST]), onset, None if is_last else keep)

@@ -25,6 +25,7 @@ from rlreport.draw.curves import (
 from rlreport.draw.events import DrawnEvent, events_to_draw
 from rlreport.draw.frame import Focus, Frame
 from rlreport.draw.group_chart import group_charts
+from rlreport.draw.rules import RunRule
 from rlreport.draw.run_charts import (
     distribution_charts,
     ending_charts,
@@ -337,11 +338,13 @@ def overview_charts(
     findings: Sequence[ToldFinding] = (),
     courses: Sequence[Course] = (),
     focus: tuple[float, float] | None = None,
+    rules: Sequence[RunRule] = (),
 ) -> list[Chart]:
     """Return the charts of OVERVIEW with data.
 
-    The steps of ``findings`` are shaded on them, and the events of ``courses`` are marked. The
-    chart that shows the first finding, which is the lead, is limited to the steps of ``focus``.
+    The steps of ``findings`` are marked on them, and the events of ``courses``. The chart that
+    shows the first finding, which is the lead, is limited to the steps of ``focus``. All have the
+    ``rules`` of the run.
     """
     if tables.steps.empty:
         return []
@@ -349,7 +352,7 @@ def overview_charts(
     if "step" in tables.metrics and not tables.metrics_apart:
         # The trainer logs more steps than rollouts, such as an evaluation before the first.
         tables = _with_metric_steps(tables)
-    frame = Frame(floats(tables.steps, "step"), findings, courses=courses)
+    frame = Frame(floats(tables.steps, "step"), findings, courses=courses, rules=rules)
     # The tables of ``Run`` have training responses only, which the functions of OVERVIEW expect.
     training = replace(run.tables, steps=tables.steps)
 
@@ -485,6 +488,7 @@ def _curve_charts(
         if not np.nan_to_num(needed).any():
             return
     column = STEP[entry.curves[0].column]
+    columns = {curve.key or curve.title: STEP[curve.column] for curve in entry.curves}
     title = message(entry.title)
     k = passes_of(run.responses).k if "{k}" in entry.note else 0  # of pass@k
     # Findings that refer to the entry are marked on each of its charts.
@@ -501,7 +505,7 @@ def _curve_charts(
             meaning = message("The band is ± one standard deviation.")
             note = sentences([meaning, note])
         marked = [replace(finding, charts=(name,)) for finding in findings]
-        return curve_chart(
+        chart = curve_chart(
             replace(frame, findings=marked),
             name,
             title,
@@ -509,6 +513,10 @@ def _curve_charts(
             replace(style, axis=axis),
             note=note,
         )
+        if chart is None:
+            return None
+        shown = columns.get(part.curves[0].key, column)
+        return replace(chart, term=shown.term)
 
     # Curves on the scale of the first share its chart, others get a chart each.
     together = Part(message(entry.axis) or column.axis, [])

@@ -17,7 +17,18 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from rlreport.draw.theme import DESIGNS, HEIGHT, PADDING, WIDTH, Spec, design_sources
+from rlreport.draw.theme import (
+    DESIGNS,
+    HEIGHT,
+    LINE,
+    PADDING,
+    RIGHT,
+    WIDTH,
+    Spec,
+    Style,
+    design_sources,
+    sentinels,
+)
 from rlreport.figures.ragged import Floats
 from rlreport.text.clean import printable, shortened
 from rlreport.text.messages import Message, message
@@ -286,6 +297,23 @@ def _json_values(column: Floats | Sequence[Any]) -> Sequence[Any]:
     return column
 
 
+class KeyEntry(NamedTuple):
+    """A curve in the key of its chart."""
+
+    title: str
+    style: Style
+
+    def sample(self) -> str:
+        """Return a short line in the style, as SVG."""
+        colour, dash = self.style
+        lengths = ",".join(map(str, dash))
+        dashes = f' stroke-dasharray="{lengths}"' if dash[1:] != (0,) else ""
+        return (
+            '<svg width="22" height="8" aria-hidden="true"><path d="M0 4h22" '
+            f'stroke="var({sentinels()[colour]})" stroke-width="{LINE}"{dashes}/></svg>'
+        )
+
+
 Rows = Sequence[Mapping[str, Any]]
 PageSlot = Literal["lead", "reward", "open", "time", "more"]
 
@@ -311,11 +339,13 @@ class Chart:
     subject: str = (
         ""  # second name: findings refer to this chart if no chart is named so
     )
+    term: str = ""  # key of the definition of what it shows, "" without one
     # section of the overview: ``lead`` (on top), ``reward``, ``open``, ``time``, ``more`` (folded)
     place: PageSlot = "open"
-    smoothed: bool = (
-        False  # whether curves are smoothed, with the logged values behind them
-    )
+    # how noisy curves are smoothed, with the logged values behind them; "" if none is
+    smoothing: str = ""
+    # names of the curves with their styles, above the plot; empty where the plot has the names
+    key: tuple[KeyEntry, ...] = ()
     # first and last step that are shown, if they are those around an event, else None
     focus: tuple[float, float] | None = None
     whole: str = (
@@ -342,7 +372,7 @@ def fill(
     placeholders: Mapping[str, Any] | None = None,
     *,
     size: str = "half",
-    right: int = 16,
+    right: int = RIGHT,
 ) -> tuple[Spec, Spec]:
     """Return the (Vega-Lite, Vega) forms of a design (chart template), filled with data.
 

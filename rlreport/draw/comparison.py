@@ -12,12 +12,11 @@ from rlreport.draw.chart import Chart
 from rlreport.draw.curves import (
     ChartStyle,
     DrawnCurve,
-    Path,
     curve_chart,
     floats,
-    path_chart,
 )
 from rlreport.draw.frame import Frame
+from rlreport.draw.paths import Path, path_chart
 from rlreport.draw.theme import DASHED, LIGHT
 from rlreport.figures.ragged import Floats
 from rlreport.text.messages import figure, message, sentences, translatable

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, fields, replace
@@ -12,12 +13,13 @@ import numpy as np
 import pandas as pd
 
 from rlreport.draw.chart import (
+    LONGEST_NAME,
     Axis,
     Chart,
+    KeyEntry,
     Rows,
     Scale,
     drawable,
-    evenly,
     fill,
     finite_or_none,
     label,
@@ -30,39 +32,60 @@ from rlreport.draw.chart import (
 )
 from rlreport.draw.events import DrawnEvent, Rule, rules_of
 from rlreport.draw.frame import Frame, Mark
-from rlreport.draw.theme import INTERACTION, LIGHT, LINE, PALETTE, VALUE_FORMAT, Spec
-from rlreport.figures.ragged import Floats, Ints
+from rlreport.draw.rules import FIRST_LINE
+from rlreport.draw.smoothing import (
+    LEAST_SMOOTHED,
+    LONG,
+    MEDIAN,
+    SMOOTHING,
+    average_field,
+    is_sparse,
+    median_window,
+    running_median,
+    smoothed,
+)
+from rlreport.draw.theme import (
+    DOTS,
+    INTERACTION,
+    LIGHT,
+    LINE,
+    PALETTE,
+    VALUE_FORMAT,
+    Spec,
+)
+from rlreport.figures.ragged import Floats
 from rlreport.text.messages import clauses, message, plural, sentences
 from rlreport.text.numbers import written
 
 MOST_POINTS = 400  # maximum number of points per curve
 AVERAGED_POINTS = 250  # maximum number of points with a range, which take more bytes
-SPARKLINE_POINTS = 50
-# Box of a sparkline, and the margin above and below its line
-_WIDTH = 100.0
-_HEIGHT = 24.0
-_MARGIN = 2.0
 
-# Decay factors of the moving averages offered to readers; noisy curves use the first one
-SMOOTHING = (0.6, 0.9)
+
 # Maximum number of curves whose ranges are shaded where steps are averaged
 MOST_RANGES = 3
-LEAST_SMOOTHED = 10  # Minimum number of values of a curve that can be smoothed
 # Minimum noise of curves that are smoothed: half the mean squared difference of adjacent values,
 # divided by the variance of the values; 1 for white noise
 NOISE = 0.08
 # Minimum share of their values that are turning points, higher or lower than both neighbours; of
 # white noise 2/3 are
 TURNING_POINTS = 1 / 3
+# Opacity of logged values behind a smoothed line, a Vega expression
+_SHOWN_BEHIND = "smoothing ? 0.4 : 0"
 MARGIN = 0.06  # of a logarithmic axis, as a fraction of its decades, at either end
 
-# Approximate mean width of a character of a curve's name, in pixels
-_CHARACTER_WIDTH = 6
-# Characters of the room for names that are kept free, as some characters are wider
-_FREE_CHARACTERS = 6
-# Minimum number of characters of a name: they fit into 150 pixels if fewer are kept free
-_LEAST_CHARACTERS = 22
+# Names of curves stand in the plot if there are at most so many, none of them longer; otherwise
+# above it, in a key
+MOST_NAMES = 3
+LONGEST_LABEL = 16
 LABEL_GAP = 13  # Minimum vertical distance of two curve labels, in pixels
+# Pixels from the end of a curve to the baseline of its name, above and below it
+LABEL_ABOVE = 6
+LABEL_BELOW = 13
+# A name stands below its curve if that falls by so many pixels in this last part of the axis
+FALLING_PIXELS = 8
+FALLING_PART = 0.12
+# Maximum number of values of a sparse curve that are drawn as points
+MOST_DOTS = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +129,10 @@ class DrawnCurve:
         noise = np.mean(changes**2) / 2 / np.var(values)
         return bool(noise > NOISE and turning_points > TURNING_POINTS * len(changes))
 
+    @property
+    def is_long(self) -> bool:
+        return bool(np.isfinite(self.values).sum() > LONG)
+
     def arrays(self) -> dict[str, Floats]:
         """Return field -> array, for ``values`` and those of the other fields that are set."""
         items = {field.name: getattr(self, field.name) for field in fields(self)}
@@ -115,26 +142,6 @@ class DrawnCurve:
         """Return a copy with each array changed."""
         arrays = {name: change(array) for name, array in self.arrays().items()}
         return replace(self, **arrays)  # type: ignore[arg-type] # arrays only
-
-
-def smoothed(values: Floats, factor: float) -> Floats:
-    """Return the exponential moving average of values; weights decay by ``factor`` per value.
-
-    As in TensorBoard, weights are normalized so that the average does not start near 0 (Kingma
-    and Ba (2015), section 3). Missing values are skipped and stay missing.
-    """
-    finite = pd.Series(values).dropna()
-    averages = finite.ewm(alpha=1 - factor).mean()
-    return averages.reindex(range(len(values))).to_numpy(dtype=np.float64)
-
-
-def is_sparse(values: Floats) -> bool:
-    """Return whether most finite values have a gap before the next one; lines then bridge gaps."""
-    finite = np.isfinite(values)
-    adjacent_pairs = (finite[1:] & finite[:-1]).sum()
-    # Each value but the last has a next one.
-    pairs = finite.sum() - 1
-    return bool(2 * adjacent_pairs < pairs)
 
 
 class ThinnedCurves(NamedTuple):
@@ -210,46 +217,6 @@ def in_words(curve: DrawnCurve, steps: Floats, percent: bool) -> str:
     )
 
 
-def sparkline(values: Floats, steps: Ints | None = None) -> str:
-    """Return a line as SVG path data in a box of 100 × 24, "" for fewer than two points.
-
-    ``steps`` are those of the values, ascending; without them, points are evenly spaced.
-    """
-    values = drawable(values)
-    if len(values) < 2:
-        return ""
-    positions = np.arange(len(values)) if steps is None else steps.astype(np.float64)
-    x = _WIDTH * (positions - positions[0]) / (positions[-1] - positions[0])
-    if len(values) > SPARKLINE_POINTS:
-        # Each of SPARKLINE_POINTS points is the mean of a group of neighbours.
-        neighbours = np.arange(len(values)) * SPARKLINE_POINTS // len(values)
-        means = pd.DataFrame({"x": x, "y": values}).groupby(neighbours).mean()
-        x = means["x"].to_numpy()
-        values = means["y"].to_numpy()
-    finite = np.isfinite(values)
-    if finite.sum() < 2:
-        return ""
-    # After each gap a new line starts, but lines of sparse values bridge their gaps.
-    is_after_gap = np.append(True, ~finite[:-1])
-    starts = is_after_gap[finite]
-    if is_sparse(values):
-        starts[1:] = False
-    y = _sparkline_heights(values[finite])
-    points = zip(starts, x[finite], y, strict=True)
-    return "".join(f"{'M' if start else 'L'}{x:.4g} {y:.3g}" for start, x, y in points)
-
-
-def _sparkline_heights(values: Floats) -> Floats:
-    """Return y of finite values, downwards: the highest value at the margin on top."""
-    low = float(values.min())
-    high = float(values.max())
-    if high > low:
-        fractions = (values - low) / (high - low)
-    else:  # all values are equal: a line in the middle
-        fractions = np.full(len(values), 0.5)
-    return _MARGIN + (1.0 - fractions) * (_HEIGHT - 2 * _MARGIN)
-
-
 def floats(table: pd.DataFrame, column: str) -> Floats:
     """Return a column as float64, NaN where missing; ``drawable`` replaces extreme values."""
     return drawable(table[column].to_numpy(dtype=np.float64, na_value=np.nan))
@@ -264,7 +231,8 @@ class ChartStyle:
     percent: bool = False  # whether values are fractions of 1, shown as percentages
     # of y; ``log`` needs positive values, ``symlog`` takes effect only beyond ±2
     scale: Scale = "linear"
-    labels: int = 92  # pixels right of the plot for the curves' names, 0 for none
+    # whether names are above the plot even if they would fit into it
+    has_key: bool = False
     smooths: bool = True  # whether to smooth noisy curves; not if single values matter
 
 
@@ -321,37 +289,46 @@ def _curve_chart(
     y = _value_axis(thin, style)
     # The mean of a spike and its neighbours would look like a plateau on a logarithmic axis.
     can_smooth = style.smooths and y.scale != "log"
-    noisy = [curve.key for curve in thin.curves if can_smooth and curve.is_noisy]
+    noisy = [curve for curve in thin.curves if can_smooth and curve.is_noisy]
+    smooth_fields = {curve.key: _smooth_field(curve) for curve in noisy}
     marks = frame.marks(name)
-    right = style.labels or 16  # 16: the default of ``fill``
     # Later rows are drawn on top of earlier ones: the most severe mark and the first curve.
     by_severity = sorted(marks, key=lambda mark: -mark.severity.order)
     rows = _rows_of(thin)
-    drawn_rows = _smoothed_rows(rows, noisy)
-    rules = rules_of(thin.named_events, frame.extent, right)
-    layers = _layers(rows, noisy, by_severity, y)
+    drawn_rows = _smoothed_rows(rows, smooth_fields)
+    run_rules = frame.rules_on(name)
+    rules = rules_of(thin.named_events, frame.extent, run_rules)
+    layers = _layers(rows, smooth_fields, by_severity, y)
+    layers["point"] = _point_rows(rows, thin.curves)
+    layers |= run_rules.layers()
     layers["event"] = _rule_rows(rules, marks, frame)
     layers["event_label"] = layers["event"]
     size = "wide" if style.wide else "half"
-    if style.labels:
-        layers["label"] = _labels(thin, drawn_rows, y, style.labels, plot_height(size))
-    usual_ticks = 12 if style.wide else 6
+    key = _key(thin.curves, always=style.has_key)
+    if not key:
+        depth = max(run_rules.depth, FIRST_LINE + 4 if rules else 0)
+        layers |= _label_layers(thin, drawn_rows, y, plot_height(size), depth)
     spec, vega = fill(
         f"curves_{y.scale}",
         {"rows": drawn_rows, **layers},
-        (frame.axis(min(usual_ticks, len(thin.steps))), y),
+        (frame.axis(min(12 if style.wide else 6, len(thin.steps))), y),
         curve_styles(thin.curves),
         size=size,
-        right=right,
     )
-    _make_interactive(spec, rows, thin.curves, noisy, percent=style.percent)
+    _make_interactive(spec, rows, thin.curves, smooth_fields, percent=style.percent)
     # The description has the logged values, not their means.
     sentences_on_curves = [
         in_words(curve, frame.steps, style.percent)
         for curve in logged
         if curve.has_line
     ]
-    remarks = _remarks(thin.group_size, noisy, by_severity, rules, omitted)
+    remarks = _remarks(
+        thin.group_size,
+        bool(noisy),
+        by_severity,
+        [*run_rules.labels, *(rule.words for rule in rules)],
+        omitted,
+    )
     return Chart(
         name=name,
         title=title,
@@ -360,7 +337,20 @@ def _curve_chart(
         vega=vega,
         wide=style.wide,
         shaded=tuple((mark.severity, mark.words) for mark in marks),
-        smoothed=bool(noisy),
+        smoothing=_smoothing_in_words(noisy),
+        key=key,
+    )
+
+
+def _key(curves: Sequence[DrawnCurve], *, always: bool) -> tuple[KeyEntry, ...]:
+    """Return the names of curves that are too many or too long to be written into the plot."""
+    named = [curve for curve in curves if curve.has_line and curve.title]
+    fits = all(len(label(curve.title)) <= LONGEST_LABEL for curve in named)
+    if not always and (len(named) < 2 or (len(named) <= MOST_NAMES and fits)):
+        return ()
+    return tuple(
+        KeyEntry(label(curve.title, LONGEST_NAME), (curve.colour, curve.dash))
+        for curve in named
     )
 
 
@@ -400,35 +390,62 @@ def _without_many_ranges(thin: ThinnedCurves) -> ThinnedCurves:
     return thin._replace(curves=curves)
 
 
-def _smoothed_rows(rows: Rows, noisy: Sequence[str]) -> Rows:
-    """Return the rows of the static drawing, with moving averages of ``noisy`` curves (keys)."""
+def _smooth_field(curve: DrawnCurve) -> str:
+    """Return the field of rows with the smooth line of a noisy curve."""
+    return MEDIAN if curve.is_long else average_field(SMOOTHING[0])
+
+
+def _smoothing_in_words(noisy: Sequence[DrawnCurve]) -> str:
+    """Return how noisy curves are smoothed, "" if there are none."""
+    windows = [median_window(curve.values) for curve in noisy if curve.is_long]
+    if windows:
+        return message("running median of {count} values", count=max(windows))
+    if noisy:
+        return message("moving average, factor {factor}", factor=SMOOTHING[0])
+    return ""
+
+
+def _smoothed_rows(rows: Rows, noisy: Mapping[str, str]) -> Rows:
+    """Return the rows of the static drawing, with the smooth lines of noisy curves.
+
+    ``noisy``: key of a noisy curve -> field of its smooth line.
+    """
     drawn_rows: list[Mapping[str, Any]] = []
     for row in rows:
-        if row["series"] in noisy:
-            drawn_rows.append({**row, "value": row[_average_field(SMOOTHING[0])]})
+        field = noisy.get(row["series"])
+        if field is not None:
+            drawn_rows.append({**row, "value": row[field]})
         else:
             drawn_rows.append(row)
     return drawn_rows
 
 
 def _layers(
-    rows: Rows, noisy: Sequence[str], marks: Sequence[Mark], y: Axis
+    rows: Rows, noisy: Mapping[str, str], marks: Sequence[Mark], y: Axis
 ) -> dict[str, Rows]:
     """Return the rows of those layers of the design ``curves`` that have data of their own.
 
-    These are layer -> rows: the logged values of ``noisy`` curves (keys), the shaded steps, a line
-    at 0 if the axis passes it, and points.
+    These are layer -> rows: the logged values of noisy curves (key -> field), as a line or as
+    dots, the marked steps, and a line at 0 if the axis passes it.
     """
-    marked: list[dict[str, Any]] = []
+    shaded: list[dict[str, Any]] = []
+    bars: list[dict[str, Any]] = []
     for mark in marks:
         finding = {"severity": mark.severity, "finding": mark.title}
-        marked += [{"from": low, "to": high} | finding for low, high in mark.spans]
+        spans = [{"from": low, "to": high} | finding for low, high in mark.spans]
+        bars += spans
+        # The interval of the onset is shaded already.
+        shaded += [] if mark.is_ruled else spans
     return {
-        "raw": [row for row in rows if row["series"] in noisy],
-        "marked": marked,
-        "marked_bar": marked,
+        "raw": [row for row in rows if noisy.get(row["series"], MEDIAN) != MEDIAN],
+        "raw_dots": [
+            row
+            for row in rows
+            if noisy.get(row["series"]) == MEDIAN and row["value"] is not None
+        ],
+        "marked": shaded,
+        "marked_bar": bars,
         "zero": [{"zero": 0}] if y.low < 0 < y.high else [],
-        "point": _point_rows(rows),
     }
 
 
@@ -448,18 +465,18 @@ def _rule_rows(rules: Sequence[Rule], marks: Sequence[Mark], frame: Frame) -> Ro
 
 def _remarks(
     group_size: int,
-    noisy: Sequence[str],
+    is_smoothed: bool,
     marks: Sequence[Mark],
-    rules: Sequence[Rule],
+    events: Sequence[str],
     omitted: int,
 ) -> list[str]:
     """Return sentences on how the chart differs from the logged values, and on what it marks.
 
     Args:
         group_size: number of steps that each point is the mean of.
-        noisy: keys of the curves that are smoothed.
-        marks: the shaded steps.
-        rules: the events.
+        is_smoothed: whether noisy curves are smoothed.
+        marks: the marked steps.
+        events: labels of the rules.
         omitted: number of curves that are left out.
     """
     remarks: list[str] = []
@@ -467,17 +484,18 @@ def _remarks(
         remarks.append(
             message("Each point is the mean of up to {every} steps.", every=group_size)
         )
-    if noisy:
+    if is_smoothed:
         remarks.append(
-            message("Noisy curves are smoothed; thin lines show the logged values.")
+            message(
+                "Noisy curves are smoothed; thin lines or dots show the logged values."
+            )
         )
     if marks:
         titles = dict.fromkeys(mark.title for mark in marks)
         listed = clauses(message("{mark:clause}", mark=title) for title in titles)
         remarks.append(message("Marked: {marks}.", marks=listed))
-    if rules:
-        events = clauses(rule.words for rule in rules)
-        remarks.append(message("Events: {events}.", events=events))
+    if events:
+        remarks.append(message("Events: {events}.", events=clauses(events)))
     if omitted:
         remarks.append(
             plural(
@@ -515,46 +533,6 @@ def curves_of(columns: Iterable[tuple[Any, Any]], prefix: str = "") -> list[Draw
     ):
         curves.append(DrawnCurve(prefix + key, title, values, colour=colour, dash=dash))
     return curves
-
-
-class Path(NamedTuple):
-    """A run's way through a plane: reward over another figure."""
-
-    curve: DrawnCurve  # its values are y
-    steps: Floats  # float64 (S,)
-    x: Floats  # float64 (S,)
-    labels: Mapping[int, str]  # index of a point, 0 or -1 -> text at it
-
-
-def path_chart(
-    name: str, title: str, description: str, axis: str, paths: Sequence[Path]
-) -> Chart:
-    """Return a chart of reward over another figure, whose name and unit is ``axis``."""
-    rows: list[dict[str, Any]] = []
-    ends: list[dict[str, Any]] = []
-    for path in paths:
-        # The first and the last point, which may have labels, always remain.
-        selection = evenly(len(path.x), MOST_POINTS)
-        x = path.x[selection]
-        y = path.curve.values[selection]
-        places = records({"x": x, "y": y})
-        points = [
-            {"step": int(step), "series": path.curve.key} | place
-            for step, place in zip(path.steps[selection], places, strict=True)
-        ]
-        rows += points
-        for index, text in path.labels.items():
-            ends.append(points[index] | {"label": text})
-    x_limits = limits([path.x for path in paths])
-    y_limits = limits([path.curve.values for path in paths])
-    spec, vega = fill(
-        "paths",
-        {"rows": rows, "label": ends, "halo": ends},
-        (Axis(*x_limits, axis), Axis(*y_limits, message("mean reward"))),
-        curve_styles([path.curve for path in paths]),
-        right=72,  # pixels for the labels at the ends
-    )
-    return Chart(name=name, title=title, description=description, spec=spec, vega=vega)
 
 
 def _value_axis(thin: ThinnedCurves, style: ChartStyle) -> Axis:
@@ -612,7 +590,10 @@ def _rows(steps: Floats, curve: DrawnCurve) -> list[dict[str, Any]]:
             averages = smoothed(curve.values, factor).tolist()
             # Four digits suffice for a line, and keep the page small.
             rounded = [finite_or_none(value, 4) for value in averages]
-            columns[_average_field(factor)] = rounded
+            columns[average_field(factor)] = rounded
+    if curve.is_long and curve.is_noisy:
+        medians = running_median(curve.values).tolist()
+        columns[MEDIAN] = [finite_or_none(value, 4) for value in medians]
     rows = records(columns)
     if is_sparse(curve.values):
         # Without rows for its gaps, the line bridges them.
@@ -620,13 +601,16 @@ def _rows(steps: Floats, curve: DrawnCurve) -> list[dict[str, Any]]:
     return rows
 
 
-def _average_field(factor: float) -> str:
-    """Return the field of rows with the moving average of a decay factor: 0.6 -> "ema_6"."""
-    return f"ema_{factor * 10:.0f}"
+def _point_rows(rows: Rows, curves: Sequence[DrawnCurve]) -> Rows:
+    """Return rows to draw as points: values without an adjacent one, or all if up to four rows.
 
-
-def _point_rows(rows: Rows) -> Rows:
-    """Return rows to draw as points: values without an adjacent one, or all if up to four rows."""
+    Of sparse curves, such as evaluations, all values are, as they tell where one was logged.
+    """
+    sparse = {
+        curve.key
+        for curve in curves
+        if is_sparse(curve.values) and np.isfinite(curve.values).sum() <= MOST_DOTS
+    }
     # Curve of each row that has a value; None before the first row and after the last
     present = [row["series"] if row["value"] is not None else None for row in rows]
     padded = [None, *present, None]
@@ -635,37 +619,65 @@ def _point_rows(rows: Rows) -> Rows:
         # The rows of a curve follow each other, step by step.
         before, here, after = padded[i : i + 3]
         is_alone = here not in (before, after)
-        if here is not None and (is_alone or len(rows) <= 4):
+        is_point = is_alone or len(rows) <= 4 or here in sparse
+        if here is not None and is_point:
             points.append(row)
     return points
 
 
-def _labels(
-    thin: ThinnedCurves, rows: Rows, y: Axis, width: int, height: int
-) -> list[dict[str, Any]]:
-    """Return a row per line with its name, at its last value but moved apart if names overlap.
+def _label_layers(
+    thin: ThinnedCurves, rows: Rows, y: Axis, height: int, depth: int
+) -> dict[str, Rows]:
+    labels = _labels(thin, rows, y, height, depth)
+    return {"label": labels, "halo": labels}
 
-    ``width`` of the labels and ``height`` of the plot are in pixels.
+
+def _labels(
+    thin: ThinnedCurves, rows: Rows, y: Axis, height: int, depth: int
+) -> list[dict[str, Any]]:
+    """Return a row per line with its name, none for a single one, whose name is the title.
+
+    A name stands above the end of its line, or below it if the line falls there; names that would
+    overlap are moved apart. ``placeLabels`` in ``static/js/charts/chart-spec.js`` does the same.
+
+    Args:
+        thin: the curves.
+        rows: their rows as drawn.
+        y: the axis.
+        height: of the plot, in pixels.
+        depth: pixels at its top that other labels take.
     """
-    # Later rows replace earlier ones: what remains is the last value of each curve.
-    ends = {row["series"]: row["value"] for row in rows if row["value"] is not None}
     curves = [curve for curve in thin.curves if curve.has_line]
-    curves.sort(key=lambda curve: ends[curve.key])
+    if len(curves) < 2:
+        return []
     y_per_pixel = (y.high - y.low) / height
-    values = np.array([ends[curve.key] for curve in curves], np.float64)
-    # In pixels above the lower end of the axis
-    heights = (values - y.low) / y_per_pixel
-    longest = max(_LEAST_CHARACTERS, width // _CHARACTER_WIDTH - _FREE_CHARACTERS)
+    near = float(thin.steps[-1] - FALLING_PART * (thin.steps[-1] - thin.steps[0]))
+    baselines = {}  # in pixels above the lower end of the axis
+    for curve in curves:
+        own = [
+            row
+            for row in rows
+            if row["series"] == curve.key and row["value"] is not None
+        ]
+        before = next(
+            row["value"] for row in own if row["step"] >= near or row is own[-1]
+        )
+        end = own[-1]["value"]
+        falls = before - end > FALLING_PIXELS * y_per_pixel
+        offset = -LABEL_BELOW if falls else LABEL_ABOVE
+        baselines[curve.key] = max((end - y.low) / y_per_pixel + offset, 3.0)
+    curves.sort(key=lambda curve: baselines[curve.key])
+    heights = np.array([baselines[curve.key] for curve in curves], np.float64)
     labels = []
     for curve, position in zip(
-        curves, spread_out(heights, height).tolist(), strict=True
+        curves, spread_out(heights, height - depth - 8).tolist(), strict=True
     ):
         labels.append(
             {
                 "step": float(thin.steps[-1]),
                 "series": curve.key,
                 "y": finite_or_none(y.low + position * y_per_pixel),
-                "label": label(curve.title, longest),
+                "label": label(curve.title, LONGEST_LABEL),
             }
         )
     return labels
@@ -688,17 +700,17 @@ def _make_interactive(
     spec: Spec,
     rows: Rows,
     curves: Sequence[DrawnCurve],
-    noisy: Sequence[str],
+    noisy: Mapping[str, str],
     *,
     percent: bool,
 ) -> None:
     """Give a specification the logged rows, a tooltip and a choice of smoothing, in place.
 
-    Layers that the interactive chart does not need are removed. ``noisy``: keys of the curves that
-    are smoothed at first.
+    Layers that the interactive chart does not need are removed. ``noisy``: key of each curve that
+    is smoothed at first -> field of its smooth line.
     """
     # The logged values behind smoothed lines: ``_offer_smoothing`` adds a layer that reacts.
-    unused = {"raw"}
+    unused = {"raw", "raw_dots"}
     if not any(curve.has_band for curve in curves):
         unused.add("band")
     if all(curve.min is None for curve in curves):
@@ -706,8 +718,8 @@ def _make_interactive(
     spec["data"] = {"values": rows}
     spec["layer"] = [layer for layer in spec["layer"] if layer["name"] not in unused]
     _add_tooltip(spec, curves, percent)
-    if any(_average_field(SMOOTHING[0]) in row for row in rows):
-        _offer_smoothing(spec, noisy)
+    if any(average_field(SMOOTHING[0]) in row for row in rows):
+        _offer_smoothing(spec, rows, noisy)
 
 
 def _add_tooltip(spec: Spec, curves: Sequence[DrawnCurve], percent: bool) -> None:
@@ -739,24 +751,29 @@ def _tip(field: str, form: str, title: str) -> dict[str, str]:
     return {"field": field, "type": "quantitative", "format": form, "title": title}
 
 
-def _offer_smoothing(spec: Spec, noisy: Sequence[str]) -> None:
-    """Let the reader choose the smoothing; a thin line of the logged values goes behind.
+def _offer_smoothing(spec: Spec, rows: Rows, noisy: Mapping[str, str]) -> None:
+    """Let the reader choose the smoothing; a thin line of the logged values goes behind, or dots.
 
-    ``noisy``: keys of the curves that the first choice, "of noisy curves", smooths.
+    ``noisy``: key of each curve that the first choice, "of noisy curves", smooths -> its field.
     """
     line = layer_named(spec, "line")
     behind = deepcopy(line) | {"name": f"{INTERACTION}_raw"}
     del behind["encoding"]["size"]  # the width of each curve; this line is always thin
-    behind["mark"] |= {
-        "strokeOpacity": {"expr": "smoothing ? 0.4 : 0"},
-        "strokeWidth": 1,
-    }
+    counts = Counter(row["series"] for row in rows if row["value"] is not None)
+    if max(counts.values()) > LONG:
+        behind["mark"] = {**DOTS, "type": "circle", "opacity": {"expr": _SHOWN_BEHIND}}
+        del behind["encoding"]["strokeDash"]
+    else:
+        behind["mark"] |= {"strokeOpacity": {"expr": _SHOWN_BEHIND}, "strokeWidth": 1}
     spec["layer"].insert(spec["layer"].index(line), behind)
     # A chain of Vega conditionals: "condition ? field : …", the logged value last
-    is_automatic = f"smoothing == 'auto' && indexof({list(noisy)}, datum.series) >= 0"
-    expression = f"{is_automatic} ? datum.{_average_field(SMOOTHING[0])} : "
+    expression = ""
+    for field in dict.fromkeys(noisy.values()):
+        keys = [key for key, own in noisy.items() if own == field]
+        condition = f"smoothing == 'auto' && indexof({keys}, datum.series) >= 0"
+        expression += f"{condition} ? datum.{field} : "
     for factor in SMOOTHING:
-        expression += f"smoothing == {factor} ? datum.{_average_field(factor)} : "
+        expression += f"smoothing == {factor} ? datum.{average_field(factor)} : "
     expression += "datum.value"
     line["transform"] = [{"calculate": expression, "as": "value"}]
     bind = {

@@ -18,6 +18,7 @@ import orjson
 
 from rlreport.draw.theme import (
     DESIGNS,
+    DOTS,
     INTERACTION,
     LIGHT,
     PADDING,
@@ -42,7 +43,6 @@ EVENT_LABEL = {
     "baseline": "alphabetic",
     "align": {"expr": "datum.side == 'after' ? 'left' : 'right'"},
     "dx": {"expr": "datum.side == 'after' ? 4 : -4"},
-    "y": 9,
 }
 HALO = {"color": LIGHT["page"], "stroke": LIGHT["page"], "strokeWidth": 4}
 # Vega expression, true for responses that pass the page's filters; the page sets ``kept``
@@ -58,9 +58,11 @@ def curves(scale: Any) -> Spec:
     Data: ``step``, ``series``, ``value``, ``low``, ``high`` (band), ``min``, ``max`` (of the values
     at several steps, if ``value`` is their mean). Layers with their own data: ``zero`` (``zero``),
     ``marked`` and ``marked_bar`` (``from``, ``to``, ``severity``, ``finding``),
-    ``event`` and ``event_label`` (``step``, ``event``, ``side``),
-    ``raw`` (logged values behind smoothed lines) and ``point`` (both with the fields of the data),
-    ``label`` (``step``, ``series``, ``y``, ``label``).
+    ``event`` and ``event_label`` (``step``, ``event``, ``side``), those of the run's rules:
+    ``interval`` (``from``, ``to``, ``colour``), ``rule`` (``step``, ``colour``, ``dashed``,
+    ``opacity``) and ``rule_label`` (``step``, ``label``, ``side``, ``place``, ``colour``),
+    ``raw`` and ``raw_dots`` (logged values behind smoothed lines) and ``point`` (all with the
+    fields of the data), ``label`` and ``halo`` behind it (``step``, ``series``, ``y``, ``label``).
     """
     color = _by_series(alt.Color)
     dash = _by_series(alt.StrokeDash)
@@ -68,7 +70,10 @@ def curves(scale: Any) -> Spec:
     width = _by_series(alt.Size)
     x = _x("step", tickMinStep=1)
     y = _y("value", scale)
-    label = {"align": "left", "dx": 7, "dy": 3, "baseline": "alphabetic"}
+    label = {"align": "right", "dx": -2, "baseline": "alphabetic"}
+    label_place = {"x": "step:Q", "y": "y:Q", "text": "label:N"}
+    own_colour = alt.Color("colour:N", scale=None)
+    dashes = alt.Scale(domain=[0, 1], range=[[1, 0], [4, 3]])
     hover = alt.selection_point(
         name="hover",
         on="pointerover",
@@ -85,6 +90,23 @@ def curves(scale: Any) -> Spec:
     return _design(
         *_mark_layers(),
         _zero(),
+        _data_layer(
+            "interval",
+            "rect",
+            {"fillOpacity": 0.1},
+            x="from:Q",
+            x2="to:Q",
+            color=own_colour,
+        ),
+        _data_layer(
+            "rule",
+            "rule",
+            {"strokeWidth": 1},
+            x="step:Q",
+            color=own_colour,
+            strokeDash=alt.StrokeDash("dashed:O", scale=dashes, legend=None),
+            strokeOpacity=alt.StrokeOpacity("opacity:Q", scale=None),
+        ),
         _data_layer("event", "rule", EVENT, x="step:Q"),
         _layer(
             "band",
@@ -109,6 +131,7 @@ def curves(scale: Any) -> Spec:
         _data_layer(
             "raw", "line", RAW, x="step:Q", y="value:Q", color=color, strokeDash=dash
         ),
+        _data_layer("raw_dots", "circle", DOTS, x="step:Q", y="value:Q", color=color),
         _layer("line", "line", x=x, y=y, color=color, strokeDash=dash, size=width),
         _data_layer(
             "point",
@@ -118,10 +141,20 @@ def curves(scale: Any) -> Spec:
             y="value:Q",
             color=color,
         ),
+        _data_layer("halo", "text", label | HALO, **label_place),
+        _data_layer("label", "text", label, **label_place, color=color),
         _data_layer(
-            "label", "text", label, x="step:Q", y="y:Q", text="label:N", color=color
+            "event_label", "text", {**EVENT_LABEL, "y": 9}, x="step:Q", text="event:N"
         ),
-        _data_layer("event_label", "text", EVENT_LABEL, x="step:Q", text="event:N"),
+        _data_layer(
+            "rule_label",
+            "text",
+            EVENT_LABEL,
+            x="step:Q",
+            y=alt.Y("place:Q", scale=None, axis=None),
+            text="label:N",
+            color=own_colour,
+        ),
         # The tooltip needs one row per step with the values of all series in columns, such as
         # ``policy_value``.
         pointer.transform_fold(
@@ -189,7 +222,7 @@ def paths() -> Spec:
     """
     color = _by_series(alt.Color)
     dash = _by_series(alt.StrokeDash)
-    place = {"align": "left", "dx": 4, "dy": -5, "baseline": "alphabetic"}
+    place = {**EVENT_LABEL, "dy": -5}
     line = _layer("line", "line", {"strokeOpacity": 0.5}, **_plane(), order="step:Q")
     step = _tip("step", ",d", title=translatable("step"))
     point = _layer(

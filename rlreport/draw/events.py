@@ -9,7 +9,9 @@ from typing import Any, Literal, NamedTuple
 
 from rlreport.check.course import SCORES, Course
 from rlreport.check.events import Event, EventKind
-from rlreport.draw.theme import PADDING, WIDTH
+from rlreport.check.spread_curves import TextSpread
+from rlreport.draw.rules import PlacedRules
+from rlreport.draw.theme import PADDING, RIGHT, WIDTH
 from rlreport.text.messages import message
 
 # Maximum number of events on a chart, the largest
@@ -63,6 +65,16 @@ def events_to_draw(course: Course) -> tuple[DrawnEvent, ...]:
         words = _words(event, course)
         drawn.append(DrawnEvent(event.onset, words, _SIDES[event.kind], size))
     return tuple(drawn)
+
+
+def spread_to_draw(spread: TextSpread) -> tuple[DrawnEvent, ...]:
+    """Return the onset of a text that spread, the text of the largest share first."""
+    onset = spread.onset
+    if onset is None:
+        return ()
+    rise = spread.curve.highest.value - spread.curve.first.value
+    words = message("rose at {step:count}", step=onset.step)
+    return (DrawnEvent(onset.step, words, "before", rise),)
 
 
 def _is_told(event: Event, course: Course) -> bool:
@@ -133,21 +145,22 @@ class Rule(NamedTuple):
 def rules_of(
     curves: Sequence[tuple[str, Sequence[DrawnEvent]]],
     extent: tuple[float, float],
-    right: int,
+    run_rules: PlacedRules | None = None,
 ) -> tuple[Rule, ...]:
     """Return the rules of the largest events on an axis, from left to right.
 
-    An event is left out if its label would cover that of a larger one, or its rule nearly.
+    An event is left out if its label would cover that of a larger one or of a rule of the run, or
+    its rule nearly would.
 
     Args:
         curves: the name and the events of each curve of a chart; the labels of all but the first
             name their curve.
         extent: first and last step of the axis.
-        right: pixels right of the plot.
+        run_rules: the rules of the run, which are on all charts.
     """
     low, high = extent
     # The chart may be drawn with any width: labels fit into the narrowest.
-    width = min(WIDTH["third"], WIDTH["half"]) - PADDING["left"] - right
+    width = min(WIDTH["third"], WIDTH["half"]) - PADDING["left"] - RIGHT
     named = list(curves[0][1])
     for name, events in curves[1:]:
         named += [event.named(name) for event in events]
@@ -156,6 +169,9 @@ def rules_of(
     rules: list[Rule] = []
     places: list[float] = []
     taken: list[tuple[float, float]] = []
+    if run_rules is not None:
+        places += run_rules.places(width)
+        taken += run_rules.rooms(width)
     for event in on_axis[:MOST_EVENTS]:
         place = (event.step - low) / (high - low) * width
         if any(abs(place - other) < _RULE_GAP for other in places):

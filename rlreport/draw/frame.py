@@ -11,6 +11,7 @@ import numpy as np
 from rlreport.check.course import Course
 from rlreport.check.finding import Severity, ToldFinding
 from rlreport.draw.chart import Axis
+from rlreport.draw.rules import PlacedRules, RunRule
 from rlreport.figures.ragged import Floats, spans
 from rlreport.text.messages import message
 
@@ -39,6 +40,12 @@ class Frame:
     focus: Focus | None = (
         None  # steps that one of the charts shows, None if all show all
     )
+    rules: Sequence[RunRule] = ()  # on all charts
+
+    def rules_on(self, chart: str) -> PlacedRules:
+        """Return the rules on a chart (its name), labelled if a finding refers to it."""
+        labelled = any(chart in finding.charts for finding in self.findings)
+        return PlacedRules.on_axis(self.rules, self.extent, labelled=labelled)
 
     def within_focus(self, chart: str) -> Frame:
         """Return the frame of a chart (its name): the focus, if it is this chart's."""
@@ -95,7 +102,10 @@ class Frame:
             # [start, end] of each block of marked steps, extended halfway to its neighbours: a step
             # lies between the edges of its own index and of the next one.
             blocks: list[list[float]] = self.edges[spans(is_marked)].tolist()
-            marks.append(Mark(finding.severity, finding.title, text, blocks))
+            is_ruled = finding.onset is not None and any(
+                rule.step == finding.onset.step for rule in self.rules
+            )
+            marks.append(Mark(finding.severity, finding.title, text, blocks, is_ruled))
         return [mark for mark in marks if mark.spans]
 
 
@@ -105,4 +115,6 @@ class Mark(NamedTuple):
     severity: Severity  # sets the colour
     title: str  # text of the tooltip
     words: str  # text of the legend
-    spans: list[list[float]]  # [start, end] of each shaded range of steps
+    spans: list[list[float]]  # [start, end] of each marked range of steps
+    # whether a rule has its onset; then it has a bar above the plot, and no shade in it
+    is_ruled: bool = False

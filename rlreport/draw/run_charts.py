@@ -11,8 +11,10 @@ import pandas as pd
 
 from rlreport.check.quantities import reward_parts
 from rlreport.check.run import Run
+from rlreport.check.spread_curves import TextSpread
 from rlreport.check.subjects import CHART_OF_ROLE, IDENTIFIER
 from rlreport.columns import STEP
+from rlreport.definitions import REWARD_PART, terms_of_roles
 from rlreport.draw.chart import (
     Chart,
     Scale,
@@ -25,14 +27,13 @@ from rlreport.draw.chart import (
 from rlreport.draw.curves import (
     ChartStyle,
     DrawnCurve,
-    Path,
     curve_chart,
     curves_of,
     floats,
-    path_chart,
 )
-from rlreport.draw.events import DrawnEvent, events_to_draw
+from rlreport.draw.events import DrawnEvent, events_to_draw, spread_to_draw
 from rlreport.draw.frame import Frame
+from rlreport.draw.paths import Path, path_chart
 from rlreport.draw.theme import PALETTE
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.figures.turns import ENDING_WORDS, several_endings
@@ -43,8 +44,6 @@ from rlreport.tables import Tables
 from rlreport.text.messages import figure, message, plural
 
 QUANTILES = np.array([0.05, 0.25, 0.5, 0.75, 0.95])
-# Room for the curves' names, in pixels, where they come from the log
-LONG_LABELS = 150
 MOST_PARTS = 6  # maximum number of reward parts in a chart
 
 
@@ -126,14 +125,15 @@ def reward_part_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
     ranges = (means.max() - means.min()).fillna(-1.0)
     widest = ranges.nlargest(MOST_PARTS).index
     drawn_names = [name for name in series if name in widest]  # in the order of the log
-    yield curve_chart(
+    chart = curve_chart(
         frame,
         "reward_parts",
         message("Parts of the reward"),
         curves_of(means[drawn_names].items(), "part_"),
-        ChartStyle(message("mean of each part"), labels=LONG_LABELS),
+        ChartStyle(message("mean of each part")),
         omitted=len(series) - len(drawn_names),
     )
+    yield None if chart is None else replace(chart, term=REWARD_PART)
 
 
 def frontier_charts(tables: Tables, frame: Frame) -> Iterator[Chart]:
@@ -187,7 +187,6 @@ def tool_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
     errors = ChartStyle(
         message("share of a tool's answers that are errors"),
         percent=True,
-        labels=LONG_LABELS,
     )
     empty = replace(errors, axis=message("share of a tool's answers without text"))
     for name, column, title, style in (
@@ -244,7 +243,6 @@ def ending_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
         ChartStyle(
             message("share of the step's responses whose ending is known"),
             percent=True,
-            labels=LONG_LABELS,
         ),
     )
 
@@ -273,7 +271,7 @@ def environment_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
             f"{column}_environments",
             title,
             curves_of(means[drawn_names].items(), "environment_"),
-            ChartStyle(message("mean of each environment"), labels=LONG_LABELS),
+            ChartStyle(message("mean of each environment")),
             omitted=means.shape[1] - len(drawn_names),
         )
 
@@ -294,11 +292,13 @@ def _worst_environments(means: pd.DataFrame) -> list[Hashable]:
 MOST_TEXTS = 6  # maximum number of curves in the chart of spreading texts
 
 
-def token_charts(by_step: pd.DataFrame) -> list[Chart]:
+def text_charts(
+    by_step: pd.DataFrame, spreads: Mapping[str, TextSpread]
+) -> list[Chart]:
     """Return one chart of the share of responses with each text by step, or [] without data.
 
     ``by_step`` has the columns ``step``, ``ngram`` (the text) and ``share``, the texts that spread
-    most first.
+    most first. Their onsets, in ``spreads``, are marked.
     """
     # Without rows the table has no columns.
     table = by_step[by_step["share"].notna()] if len(by_step) else by_step
@@ -314,9 +314,16 @@ def token_charts(by_step: pd.DataFrame) -> list[Chart]:
         title = f"“{label(text, 18)}”"
         colour, dash = PALETTE[i]
         shares_of_text = floats(shares, text)
-        curves.append(
-            DrawnCurve(f"text_{i}", title, shares_of_text, colour=colour, dash=dash)
+        spread = spreads.get(text)
+        curve = DrawnCurve(
+            f"text_{i}",
+            title,
+            shares_of_text,
+            colour=colour,
+            dash=dash,
+            events=() if spread is None else spread_to_draw(spread),
         )
+        curves.append(curve)
     chart = curve_chart(
         Frame(shares.index.to_numpy(np.float64)),
         "spreading",
@@ -326,7 +333,6 @@ def token_charts(by_step: pd.DataFrame) -> list[Chart]:
             message("share of responses that contain the text"),
             wide=True,
             percent=True,
-            labels=170,  # pixels, for up to 18 characters in quotation marks
         ),
         omitted=len(texts) - len(curves),
     )
@@ -405,14 +411,21 @@ def small_multiples(tables: Tables, frame: Frame) -> Iterator[Chart]:
                 if is_metrics and course.is_of("metrics", name):
                     events = events_to_draw(course)
             chart = curve_chart(
-                Frame(group.steps, findings, extent, focus=frame.focus),
+                Frame(
+                    group.steps,
+                    findings,
+                    extent,
+                    focus=frame.focus,
+                    rules=() if has_own_steps else frame.rules,
+                ),
                 group.prefix + key,
                 label(name, 80),
                 [DrawnCurve(group.prefix + key, name, values, events=events)],
-                ChartStyle(group.axis, scale=scale_of(values), labels=0),
+                ChartStyle(group.axis, scale=scale_of(values)),
             )
             if chart is None:
                 continue
+            chart = replace(chart, term=terms_of_roles().get(roles.get(name, ""), ""))
             if rank < MOST_METRICS:
                 yield replace(chart, group=group.heading, subject=subject)
             else:

@@ -19,8 +19,9 @@ from rlreport.check.prepared import Kind
 from rlreport.draw.chart import Axis, drawable, limits, powers
 from rlreport.draw.curves import DrawnCurve
 from rlreport.draw.direct import escaped, number, ticks
+from rlreport.draw.rules import RunRule, label_sides
 from rlreport.draw.run_charts import scale_of
-from rlreport.draw.theme import FONT, LIGHT, PADDING, SMALL
+from rlreport.draw.theme import FONT, LIGHT, PADDING, RIGHT, SMALL
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.text.language import Language
 from rlreport.text.messages import message
@@ -31,8 +32,6 @@ BOTTOM = 4  # below its plot
 PLOT = HEIGHT - TOP - BOTTOM
 AXIS_HEIGHT = 20  # of the axis below the strips
 HEAD_HEIGHT = 16  # of the label of a rule above them
-NARROW = 0.4  # the part of a narrow plot that a label may take
-RIGHT = 16  # right of the plot
 # Units across a plot: its path is stretched to the width of the page
 UNITS = 1000
 MOST_POINTS = 150  # of a line; of more values the means and the range are drawn
@@ -40,23 +39,11 @@ MOST_DOTS = 24  # as many values as these are drawn as dots, too
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
-    """A vertical rule through all strips."""
-
-    step: int
-    words: str
-    colour: str  # name of a colour of the theme
-    dashed: bool
-    # first and last step of an interval to shade, None without one
-    within: tuple[int, int] | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Steps:
     """The axis of steps that all strips share, and the rules on it."""
 
     axis: Axis
-    rules: tuple[Rule, ...]
+    rules: tuple[RunRule, ...]
 
     def part(self, step: float) -> float:
         """Return where a step is on the axis, 0 to 1."""
@@ -150,6 +137,7 @@ def _lines(course: Course, values: Floats, axis: Axis, steps: Steps) -> str:
     """
     x = _across(course.steps, steps)
     y = _heights(values, axis)
+    ends = y
     if len(values) > MOST_POINTS:
         groups = np.arange(len(values)) * MOST_POINTS // len(values)
         table = pd.DataFrame({"x": x, "y": y}).groupby(groups)
@@ -160,6 +148,9 @@ def _lines(course: Course, values: Floats, axis: Axis, steps: Steps) -> str:
         behind = _path(x, y, is_thin=True)
     if axis.scale == "log" or not DrawnCurve("", "", values).is_noisy:
         return (behind if len(values) > MOST_POINTS else "") + _path(x, y)
+    if len(values) > MOST_POINTS:
+        # A line through so many noisy values would fill the plot.
+        behind = _points(np.repeat(x, 2), ends)
     return behind + _pieces(course, axis, steps)
 
 
@@ -201,6 +192,17 @@ def _path(x: Floats, y: Floats, *, is_thin: bool = False) -> str:
     return (
         f'<path stroke="var(--policy)"{width} stroke-linejoin="round" '
         f'vector-effect="non-scaling-stroke" d="M{path}"/>'
+    )
+
+
+def _points(x: Floats, y: Floats) -> str:
+    """Return a path of small dots: lines of no length, whose round ends stay round."""
+    finite = np.isfinite(y)
+    points = np.column_stack([x[finite], y[finite]]).tolist()
+    path = "".join(f"M{across:.0f} {number(down)}h0" for across, down in points)
+    return (
+        '<path stroke="var(--policy)" stroke-width="1.75" stroke-opacity="0.4" '
+        f'stroke-linecap="round" vector-effect="non-scaling-stroke" d="{path}"/>'
     )
 
 
@@ -283,15 +285,7 @@ def head_height(steps: Steps) -> int:
 
 
 def _sides(steps: Steps) -> list[int]:
-    """Return −1 for labels before their rule and 1 for those after it: of two, they face away."""
-    parts = [steps.part(rule.step) for rule in steps.rules]
-    sides = [1 if part < 0.6 else -1 for part in parts]
-    if len(parts) == 2:
-        left, right = sorted(range(2), key=lambda index: parts[index])
-        # At the left edge there is no room before a rule, at the right one none after it.
-        sides[left] = 1 if parts[left] < NARROW else -1
-        sides[right] = -1 if parts[right] > 1 - NARROW else 1
-    return sides
+    return label_sides([steps.part(rule.step) for rule in steps.rules])
 
 
 def picture(

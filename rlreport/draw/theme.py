@@ -25,6 +25,9 @@ WIDTH = {"step": 320, "third": 434, "half": 664, "wide": 1352}
 
 HEIGHT = {"step": 220, "half": 200, "wide": 200}
 PADDING = {"left": 52, "top": 32, "bottom": 38}
+# Padding right of the plot. With ``PADDING["left"]`` it sets the edges of the plots of all charts
+# over the steps, which are the same down a page
+RIGHT = 16
 # Vertical offsets of axis titles in pixels: x below the plot, y (negative) above it
 TITLES = {"x": 33, "y": -15}
 
@@ -41,6 +44,9 @@ DOTTED = (2, 2)
 LINE = 1.75
 BOLD = 2.5
 THIN = 1.0
+
+# Look of the logged values behind the smoothed line of a long curve
+DOTS = {"size": 6, "opacity": 0.4}
 
 # name: (in light mode, in dark mode)
 _COLOURS = {

@@ -115,7 +115,7 @@ def _rollout_chart(tables: Tables, frame: Frame) -> Chart | None:
     """Return the chart of usual and of slow rollouts, None if durations are not logged."""
     steps = tables.steps
     title = message("Time of rollouts")
-    style = ChartStyle(message("seconds"), labels=120, smooths=False)
+    style = ChartStyle(message("seconds"), smooths=False)
     if steps["seconds_p95"].notna().any():
         curves = [
             _curve("median", message("median"), floats(steps, "seconds_p50")),

@@ -12,8 +12,8 @@ import pandas as pd
 from rlreport.check.course import course_of
 from rlreport.check.series import Series
 from rlreport.columns import STEP
-from rlreport.draw.curves import sparkline
 from rlreport.draw.run_charts import tool_label
+from rlreport.draw.sparkline import sparkline
 from rlreport.figures.turns import ERROR_KINDS, ToolCounts
 from rlreport.pages.context import JudgedRun, RunReport
 from rlreport.pages.listed import REWARD_PATH, TOOLS

@@ -25,7 +25,7 @@ from rlreport.check.judges.labels import LEAST_ROWS
 from rlreport.check.parts import metrics_of_parts
 from rlreport.check.run import Run
 from rlreport.check.series import Series
-from rlreport.draw.curves import sparkline
+from rlreport.draw.sparkline import sparkline
 from rlreport.figures.ragged import Ints
 from rlreport.pages.answers import (
     END,

@@ -56,6 +56,7 @@ def environment(language: Language) -> jinja2.Environment:
         "script_json": script_json,
         # No escaping: our own drawing code has escaped all texts.
         "svg": lambda chart: Markup(chart.svg),
+        "key_sample": lambda entry: Markup(entry.sample()),
         "whole": lambda chart: Markup(chart.whole),
         "chart_json": _chart_json,
         "chart_config": vega_config(),

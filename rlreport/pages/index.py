@@ -28,14 +28,9 @@ from rlreport.comparison.saved import (
     verdict_of,
 )
 from rlreport.draw.chart import Chart
-from rlreport.draw.curves import (
-    ChartStyle,
-    DrawnCurve,
-    curve_chart,
-    curves_of,
-    sparkline,
-)
+from rlreport.draw.curves import ChartStyle, DrawnCurve, curve_chart, curves_of
 from rlreport.draw.frame import Frame
+from rlreport.draw.sparkline import sparkline
 from rlreport.draw.theme import PALETTE
 from rlreport.formats.logged import dicts
 from rlreport.metrics.roles import roles_of
@@ -66,11 +61,6 @@ MOST_KEYS = 40  # Maximum number of columns of settings
 _LONGEST = 600  # Maximum number of characters of a text of a report
 # Maximum number of characters of a curve's name, which are its last ones
 _LONGEST_LABEL = 40
-# Pixels that the chart keeps for names of up to _SHORT_LABEL, and of up to _LONGEST_LABEL
-# characters, see ``draw.curves``
-_SHORT_LABEL = 22
-_LABELS = 150
-_LONG_LABELS = 280
 _FIRST_WINDOW = message("mean of the first values")
 _LAST_WINDOW = message("mean of the last values")
 _ONSET = message("onset of the lead finding")
@@ -364,14 +354,12 @@ def reward_chart(groups: Sequence[Group]) -> Chart | None:
         found.sort(key=lambda one: -one.at_end)
         found = found[: len(PALETTE)]
     steps = _all_steps(found)
-    longest = max(len(one.label) for one in found)
-    labels = _LABELS if longest <= _SHORT_LABEL else _LONG_LABELS
     chart = curve_chart(
         Frame(steps),
         "reward",
         message("Reward of the runs"),
         _group_curves(found, steps),
-        ChartStyle(clauses(axis_parts), wide=True, labels=labels),
+        ChartStyle(clauses(axis_parts), wide=True, has_key=True),
         omitted=omitted,
     )
     # The file of an index is without Vega, which draws interactive charts.

@@ -5,7 +5,8 @@ from __future__ import annotations
 from rlreport.check.moved import MovedFigures, focus_of, moved_figures
 from rlreport.check.run import Run
 from rlreport.draw import strips
-from rlreport.draw.strips import Rule, Steps
+from rlreport.draw.rules import RunRule
+from rlreport.draw.strips import Steps
 from rlreport.pages.context import RunReport
 from rlreport.pages.figures import run_courses
 from rlreport.text.messages import message
@@ -35,12 +36,19 @@ def moved_steps(report: RunReport, moved: MovedFigures) -> Steps:
     for one in moved.figures:
         low = min(low, float(one.figure.curve.steps[0]))
         high = max(high, float(one.figure.curve.steps[-1]))
+    return Steps(strips.axis_of(low, high), rules_of_report(report))
+
+
+def rules_of_report(report: RunReport) -> tuple[RunRule, ...]:
+    """Return the rules of the run: its checkpoint to keep, and the onset of the lead finding."""
+    moved = moved_of(report)
+    keep = moved.keep
+    onset = moved.onset
     rules = []
-    if moved.keep is not None:
-        words = message("checkpoint to keep: {step:count}", step=moved.keep)
-        rules.append(Rule(moved.keep, words, "healthy", dashed=True))
-    if moved.onset is not None:
-        onset = moved.onset
+    if keep is not None:
+        words = message("checkpoint to keep: {step:count}", step=keep)
+        rules.append(RunRule(keep, words, "healthy", dashed=True))
+    if onset is not None:
         words = message("onset: {step:count}", step=onset.step)
         within = None
         if onset.low < onset.high:
@@ -51,8 +59,10 @@ def moved_steps(report: RunReport, moved: MovedFigures) -> Steps:
                 low=onset.low,
                 high=onset.high,
             )
-        rules.append(Rule(onset.step, words, "critical", dashed=False, within=within))
-    return Steps(strips.axis_of(low, high), tuple(rules))
+        rules.append(
+            RunRule(onset.step, words, "critical", dashed=False, within=within)
+        )
+    return tuple(rules)
 
 
 def focus_of_report(report: RunReport) -> tuple[float, float] | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from markupsafe import Markup
@@ -16,17 +16,21 @@ from rlreport.draw.run_charts import not_drawn
 from rlreport.ended import ENDED, FINISHED
 from rlreport.metrics.roles import logging_advice, roles_of
 from rlreport.pages.agents import environments_table, turns_table
+from rlreport.pages.assistant import assistant_text
 from rlreport.pages.author_notes import linked_notes, render_notes
 from rlreport.pages.charts import drawn_charts, page_charts
 from rlreport.pages.context import JudgedRun, RunReport
 from rlreport.pages.extremes import extreme_responses, extremes_table
 from rlreport.pages.figures import logged_part, run_figures, windows_in_words
+from rlreport.pages.film_view import FilmView, film_view
 from rlreport.pages.findings import VerdictView, verdict_view
 from rlreport.pages.listed import STEP_LINK, columns_with_data
 from rlreport.pages.moved_view import MovedView, moved_view
 from rlreport.pages.page import Addresses, Page
 from rlreport.pages.prompt_map_view import courses_in_words
+from rlreport.pages.run_facts import RunFact, run_facts
 from rlreport.pages.table import (
+    MOST_PRINTED,
     Columns,
     ColumnView,
     KeyFigure,
@@ -83,7 +87,9 @@ ROLES_SHOWN = ("validation", "kl", "kl_token", "entropy", "entropy_response")
 class OverviewView:
     """What the overview shows; mail and Markdown show parts of it."""
 
+    facts: list[RunFact]  # model, date, … as far as they are known
     summary: str
+    responses: int  # number of training responses
     notes: Markup  # the author's, as HTML
     card: Mapping[str, str] | None
     warnings: str  # what readers must know of the logs before they read the verdict
@@ -94,12 +100,13 @@ class OverviewView:
     moved: MovedView | None
     lead: Chart | None  # chart of the verdict
     reward: Chart | None
+    film: FilmView | None  # answers to a prompt across the run
     logged: str  # note below the chart of the reward
     charts: list[Chart]  # the visible ones
     more: list[Chart]  # those that are folded
     not_drawn: list[str]
     time: TimeView | None
-    facts: list[str]  # what mail and Markdown say of time, groups and prompts
+    in_short: list[str]  # what mail and Markdown say of time, groups and prompts
     figures: Sequence[KeyFigure]
     windows: str  # what the key figures are means of
     environments: TableView | None
@@ -108,12 +115,16 @@ class OverviewView:
     advice: Mapping[str, str] | None  # how to log rollouts, if there are none
     steps: TableView
     left_out: list[str]
+    assistant: str = ""  # all of it in short, for a language model
 
 
 def overview_view(report: RunReport, addresses: Addresses) -> OverviewView:
     charts = drawn_charts(report).overview
     notes = linked_notes(report, addresses).html
-    return _overview(report, addresses, charts, notes)
+    view = _overview(report, addresses, charts, notes)
+    run = report.run
+    text = assistant_text(view, run.title, run.options.language)
+    return replace(view, assistant=text)
 
 
 PAGE = Page("overview", message("Overview"), overview_view)
@@ -122,7 +133,10 @@ PAGE = Page("overview", message("Overview"), overview_view)
 def overview_in_short(report: RunReport) -> OverviewView:
     """Return the overview for mail and Markdown: no chart is drawn, and nothing is linked."""
     charts = page_charts(report).overview
-    notes = render_notes(report.run.author_notes).html
+    run = report.run
+    notes = render_notes(
+        run.author_notes, quotes=run.quotes, language=run.options.language
+    ).html
     return _overview(report, Addresses(), charts, notes)
 
 
@@ -137,12 +151,18 @@ def _overview(
     if not run.has_responses:
         metrics = tables.metrics.columns[1:]  # without the step
         advice = logging_advice(map(str, metrics))
+    figures = run_figures(report)
     extremes = extreme_responses(report)
     moved = moved_view(report)
+    if moved is not None:
+        # The curves of those that moved are above; all figures alike have none, which is calmer.
+        figures = [replace(figure, sparkline="") for figure in figures]
     has_unscored = bool(tables.rescoring and tables.rescoring.missing)
     flips = Link(message("Flips"), addresses.page("flips"))
     return OverviewView(
+        facts=run_facts(run),
         summary=_summary(tables),
+        responses=int((~tables.responses["validation"]).sum()),
         notes=notes,
         card=card_view(run.card),
         warnings=_warnings(run),
@@ -153,13 +173,14 @@ def _overview(
         moved=moved,
         lead=by_place.lead,
         reward=by_place.reward,
+        film=film_view(report, addresses),
         logged=logged_part(run),
         charts=by_place.visible,
         more=by_place.folded,
         not_drawn=not_drawn(tables),
         time=time_view(tables.times, by_place.time, addresses),
-        facts=_facts(tables),
-        figures=run_figures(report),
+        in_short=_in_short(tables),
+        figures=figures,
         windows=windows_in_words(run),
         environments=environments_table(report, addresses),
         extremes=extremes_table(extremes, report.shared.prefixes, addresses),
@@ -170,7 +191,7 @@ def _overview(
     )
 
 
-def _facts(tables: Tables) -> list[str]:
+def _in_short(tables: Tables) -> list[str]:
     """Return what became of prompts, what groups taught, and when the run was, in sentences."""
     signal = group_signal(tables)
     of_groups = "" if signal is None else signal_in_words(signal)
@@ -343,6 +364,7 @@ def _steps_table(run: JudgedRun, addresses: Addresses) -> TableView:
         hrefs=map(addresses.step, numbers),
         badges=badges,
         note=note,
+        printed=evenly(len(numbers), MOST_PRINTED).tolist(),
     )
 
 

@@ -9,11 +9,13 @@ import pandas as pd
 
 from rlreport.check.run import has
 from rlreport.columns import PROMPT, STEP
-from rlreport.draw.curves import sparkline
+from rlreport.draw.sparkline import sparkline
 from rlreport.pages.context import RunReport
 from rlreport.pages.extremes import SNIPPET_CHARS
+from rlreport.pages.html import packed_json
 from rlreport.pages.listed import PROMPT_TEXT, REWARD_PATH, STEP_LINK, PromptText
 from rlreport.pages.page import PROMPTS, Addresses, Page, has_responses
+from rlreport.pages.prompt_data import prompts_data
 from rlreport.pages.prompt_map_view import (
     PromptCoursesView,
     course_labels,
@@ -76,13 +78,16 @@ class PromptsView:
 
     courses: PromptCoursesView
     table: TableView
+    packed: str  # ``PromptsData``, for the script
     groups: TableView | None  # by step
 
 
 def prompts_view(report: RunReport, addresses: Addresses) -> PromptsView:
+    language = report.run.options.language
     return PromptsView(
         courses=prompt_courses_view(report, addresses),
         table=_prompts_table(report, addresses),
+        packed=packed_json(language.of(prompts_data(report, addresses))),
         groups=_groups_table(report.run.tables, addresses),
     )
 
@@ -128,7 +133,7 @@ def _prompts_table(report: RunReport, addresses: Addresses) -> TableView:
         "prompts",
         message("Prompts over the steps"),
         columns,
-        ids=[f"prompt-{prompt_id}" for prompt_id in ids],
+        ids=ids,
         hrefs=hrefs,
         badges=[[never_won] if never else [] for never in prompts["never_won"]],
         note=_note(prompts, len(judged), shown, addresses),

@@ -3,9 +3,16 @@
 /** @import { Axis, Layer, LayeredSpec, Range, Row, Scale, Spec } from "./spec.d.ts" */
 
 import { recoloured } from "./colours.js";
+import { stepsOf } from "./zoom.js";
 import { message } from "../shared/words.js";
 
-/** @typedef {{zoom: Range | null, log: boolean, smoothing: number | "auto"}} ViewState */
+/**
+ * @typedef {object} ViewState
+ * @property {Range | null} zoom
+ * @property {boolean} log
+ * @property {number | "auto"} smoothing
+ * @property {boolean} [placesLabels] whether the plot has another height than the specification
+ */
 
 /** Minimum distance of two curve names at the right edge, in pixels. */
 const LABEL_GAP = 13;
@@ -13,8 +20,16 @@ const LABEL_GAP = 13;
 /** Margin of an axis beyond its values, as a share of their extent. */
 const MARGIN = 0.06;
 
-/** Layer of the names of curves. */
-const LABELS = "label";
+/** Layers of the names of curves: the page's colour behind them, and the names. */
+const LABELS = ["halo", "label"];
+/** Where names of curves stand, see `_labels` in rlreport/draw/curves.py. */
+const LABEL_ABOVE = 6;
+const LABEL_BELOW = 13;
+const FALLING_PIXELS = 8;
+const FALLING_PART = 0.12;
+/** Least distance of a name from the top of the plot, in pixels; where rules have labels, more. */
+const LABEL_TOP = 8;
+const BELOW_RULES = 21;
 /** Layer of marks that are drawn across the whole plot, and would be in the way when zoomed. */
 const MARKED_BARS = "marked_bar";
 
@@ -25,16 +40,20 @@ const MARKED_BARS = "marked_bar";
  * @param {ViewState} state
  * @returns {Spec}
  */
-export function specFor(spec, colours, { zoom, log, smoothing }) {
+export function specFor(spec, colours, state) {
   const copy = recoloured(spec, colours);
-  setSmoothing(copy, smoothing);
-  if (log) makeLogarithmic(/** @type {LayeredSpec} */ (copy));
+  setSmoothing(copy, state.smoothing);
+  if (state.log) makeLogarithmic(/** @type {LayeredSpec} */ (copy));
   const isOverSteps = copy.params?.some(({ name }) => name === "at");
-  const shownSteps = isOverSteps ? zoom : null;
-  if (isOverSteps) addInteraction(/** @type {LayeredSpec} */ (copy));
-  if (shownSteps) zoomIn(/** @type {LayeredSpec} */ (copy), shownSteps, log);
-  if (shownSteps || log) placeLabels(/** @type {LayeredSpec} */ (copy), shownSteps);
+  if (isOverSteps) showSteps(/** @type {LayeredSpec} */ (copy), state);
   return copy;
+}
+
+/** @param {LayeredSpec} spec @param {ViewState} state */
+function showSteps(spec, { zoom, log, placesLabels }) {
+  addInteraction(spec);
+  if (zoom) zoomIn(spec, zoom, log);
+  if (zoom || log || placesLabels) placeLabels(spec, zoom);
 }
 
 /** @param {Spec} spec @param {number | "auto"} smoothing */
@@ -57,7 +76,7 @@ function addInteraction(spec) {
   });
   spec.layer.unshift(pointedAt());
   for (const layer of spec.layer) {
-    const isBeyondPlot = layer.name === LABELS || layer.name === MARKED_BARS;
+    const isBeyondPlot = isOfNames(layer) || layer.name === MARKED_BARS;
     if (!isBeyondPlot) layer.mark = { ...layer.mark, clip: true };
   }
 }
@@ -113,26 +132,49 @@ function isFiniteNumber(value) {
 }
 
 /**
- * Places the names of curves at the right edge, each at the last visible value of its curve.
+ * Places the names of curves at the right edge, each above the last visible value of its curve, or
+ * below it where the curve falls. `_labels` in rlreport/draw/curves.py does the same.
  * @param {LayeredSpec} spec
  * @param {Range | null} shownSteps null for all
  */
 function placeLabels(spec, shownSteps) {
-  const layer = spec.layer?.find(({ name }) => name === LABELS);
-  const scale = yAxes(spec)[0]?.scale;
-  if (!layer?.data || !scale?.domain) return;
-  const labels = [];
-  for (const label of layer.data.values) {
-    const last = lastValue(spec.data.values, label.series, shownSteps ?? [-Infinity, Infinity]);
-    const place = spec.height * depthOf(last, scale);
-    if (!Number.isFinite(place)) continue;
-    labels.push({ ...label, place: Math.min(Math.max(place, 0), spec.height) });
+  const layers = spec.layer.filter(isOfNames);
+  const [axis] = yAxes(spec);
+  const steps = shownSteps ?? stepsOf(spec.data.values);
+  if (!axis?.scale.domain || !steps) return;
+  const hasRules = spec.layer.some(({ name = "" }) => name.endsWith("_label"));
+  for (const layer of layers) {
+    const named = (layer.data ?? { values: [] }).values.map((label) => {
+      const values = valuesOf(spec.data.values, label.series, steps);
+      return { ...label, place: baselineOf(values, steps, spec.height, axis.scale) };
+    });
+    const labels = named.filter(({ place }) => Number.isFinite(place));
+    moveApart(labels, hasRules ? BELOW_RULES : LABEL_TOP);
+    layer.data = { values: labels };
+    layer.transform = [];
+    layer.encoding.x = { value: "width" };
+    layer.encoding.y = { field: "place", type: "quantitative", scale: null };
   }
-  moveApart(labels);
-  layer.data = { values: labels };
-  layer.transform = [];
-  layer.encoding.x = { value: "width" };
-  layer.encoding.y = { field: "place", type: "quantitative", scale: null };
+}
+
+/** @param {Layer} layer */
+function isOfNames({ name = "" }) {
+  return LABELS.includes(name);
+}
+
+/**
+ * Returns the baseline of a curve's name in pixels from the top, NaN if the curve has no value.
+ * @param {{step: number, value: number}[]} values
+ * @param {Range} steps that are shown
+ * @param {number} height of the plot
+ * @param {Scale} scale
+ */
+function baselineOf(values, [first, last], height, scale) {
+  const near = last - FALLING_PART * (last - first);
+  const before = values.find(({ step }) => step >= near) ?? values.at(-1);
+  const end = height * depthOf(values.at(-1)?.value ?? NaN, scale);
+  const falls = end - height * depthOf(before?.value ?? NaN, scale) > FALLING_PIXELS;
+  return Math.min(end + (falls ? LABEL_BELOW : -LABEL_ABOVE), height - 3);
 }
 
 /**
@@ -147,25 +189,34 @@ function depthOf(value, { type, domain }) {
 }
 
 /**
- * Returns the last value of a curve between two steps, NaN if there is none.
+ * Returns the values of a curve between two steps.
  * @param {Row[]} rows
  * @param {string | undefined} series
  * @param {Range} steps
+ * @returns {{step: number, value: number}[]}
  */
-function lastValue(rows, series, [from, to]) {
-  const last = rows.findLast(
-    ({ series: of, step = NaN, value }) =>
-      of === series && step >= from && step <= to && Number.isFinite(value),
-  );
-  return last?.value ?? NaN;
+function valuesOf(rows, series, [from, to]) {
+  const found = [];
+  for (const { series: of, step = NaN, value } of rows) {
+    if (of === series && step >= from && step <= to && isFiniteNumber(value))
+      found.push({ step, value });
+  }
+  return found;
 }
 
-/** Moves names of curves up until none covers another. @param {{place: number}[]} labels */
-function moveApart(labels) {
+/**
+ * Moves names of curves up until none covers another, and down where the topmost leaves the plot.
+ * @param {{place: number}[]} labels
+ * @param {number} top
+ */
+function moveApart(labels, top) {
   labels.sort((a, b) => b.place - a.place); // the lowest first
   for (let k = 1; k < labels.length; k += 1) {
     labels[k].place = Math.min(labels[k].place, labels[k - 1].place - LABEL_GAP);
   }
+  labels.forEach((label, k) => {
+    label.place = Math.max(label.place, top + (labels.length - 1 - k) * LABEL_GAP);
+  });
 }
 
 /**
@@ -177,6 +228,16 @@ function yAxes(spec) {
   const channels = (spec.layer ?? []).map((layer) => layer.encoding?.y);
   const axes = channels.filter((channel) => channel?.axis && channel.scale);
   return /** @type {Axis[]} */ (axes);
+}
+
+/**
+ * Returns the first and the last step of the axis of a chart over the steps.
+ * @param {Spec} spec
+ * @returns {Range | null}
+ */
+export function extentOf(spec) {
+  const axis = spec.layer?.find(({ encoding }) => encoding.x?.axis)?.encoding.x;
+  return axis?.scale?.domain ?? null;
 }
 
 /**

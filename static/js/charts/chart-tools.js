@@ -4,20 +4,22 @@
 
 import { el } from "../shared/dom.js";
 import { message, nodes } from "../shared/words.js";
+import { isSame, ZOOM, zoomOf, zoomText } from "./zoom.js";
 
 /** @typedef {import("./charts.js").Chart} Chart */
 
 /** State of all charts of a page: the zoom, the smoothing, and signals passed between them. */
 export class Shared {
-  constructor() {
+  /** @param {import("../shared/address.js").Address} address @param {AbortSignal} signal */
+  constructor(address, signal) {
+    this.address = address;
     /** @type {Set<Chart>} */
     this.charts = new Set();
     /** @type {Range | null} */
-    this.zoom = null;
+    this.zoom = zoomOf(address.get(ZOOM));
     /** @type {number | "auto"} */
     this.smoothing = "auto";
-    /** @type {Set<() => void>} */
-    this.listeners = new Set();
+    address.onChange(() => this.followAddress(), signal);
   }
 
   /**
@@ -25,10 +27,14 @@ export class Shared {
    * @param {Range | null} zoom
    */
   zoomTo(zoom) {
-    if (zoom === this.zoom) return;
+    this.address.set({ [ZOOM]: zoom && zoomText(zoom) }, { push: true });
+  }
+
+  followAddress() {
+    const zoom = zoomOf(this.address.get(ZOOM));
+    if (isSame(zoom, this.zoom)) return;
     this.zoom = zoom;
     for (const chart of this.charts) if (chart.overSteps && chart.view) chart.draw();
-    for (const listener of this.listeners) listener();
   }
 
   /** @param {number | "auto"} factor */
@@ -52,7 +58,7 @@ export class Shared {
 }
 
 /**
- * Adds the control for smoothing and the button that resets the zoom, if a chart can be smoothed.
+ * Adds the control for smoothing, if a chart can be smoothed, and says what the pointer does.
  * @param {HTMLElement} tools
  * @param {Chart[]} charts
  * @param {Shared} shared
@@ -64,22 +70,17 @@ export function smoothingTools(tools, charts, shared) {
   const { options, labels } = bind;
   const select = el("select", {}, ...options.map((value, k) => el("option", { value }, labels[k])));
   select.addEventListener("change", () => shared.smooth(options[select.selectedIndex]));
-  const back = el("button", { type: "button", hidden: true, onclick: () => shared.zoomTo(null) });
-  shared.listeners.add(() => {
-    back.hidden = !shared.zoom;
-    back.textContent = shared.zoom ? zoomed(shared.zoom) : "";
-  });
+  const opens = charts.some((chart) => chart.opensSteps);
   tools.append(
     el("label", {}, ...nodes("Smoothing {choice}", { choice: select })),
-    back,
-    el("span", { class: "note" }, message("Drag over a chart to zoom, double-click to zoom out.")),
+    el(
+      "span",
+      { class: "note" },
+      opens
+        ? message("Drag over a chart to zoom, double-click to zoom out, click to open a step.")
+        : message("Drag over a chart to zoom, double-click to zoom out."),
+    ),
   );
-}
-
-/** @param {Range} zoom */
-function zoomed(zoom) {
-  const [low, high] = zoom.map(Math.round);
-  return message("Steps {low}–{high}: show all", { low, high });
 }
 
 /** Returns the colour of a finding's severity in the current theme. @param {Element} finding */

@@ -3,13 +3,14 @@
 /** @import { Embed, Item, Range, Row, Spec, View } from "./spec.d.ts" */
 
 import { shadeFindings, Shared, smoothingTools } from "./chart-tools.js";
-import { themeColours } from "./colours.js";
-import { specFor, positive } from "./chart-spec.js";
+import { recolour, themeColours } from "./colours.js";
+import { extentOf, specFor, positive } from "./chart-spec.js";
 import { el, readJson } from "../shared/dom.js";
 import { mountExplore } from "./explore.js";
-import { FORMATS } from "./downloads.js";
+import { dataTools, pictureOfChart, pictureTools } from "./downloads.js";
 import { menu } from "../shared/menu.js";
-import { message } from "../shared/words.js";
+import { message, nodes } from "../shared/words.js";
+import { isSame, stepsOf } from "./zoom.js";
 
 /**
  * @typedef {object} Hooks
@@ -19,6 +20,9 @@ import { message } from "../shared/words.js";
  * @property {string} page prefix of the names of downloaded files
  * @property {{rows: import("../list/rows.js").Rows, view: import("../list/table.js").TableView,
  *   panel?: object} | null} table the list or table whose columns can be drawn against each other
+ * @property {import("../shared/address.js").Address} address
+ * @property {number} responses how many there are in the run or at the step, 0 if unknown
+ * @property {number[]} steps those that have a page, ascending
  * @property {(step: number) => void} openStep
  * @property {(n: number) => void} openResponse
  * @property {((without: Set<string>) => Row[]) | null} rows the responses, `kept` those that
@@ -67,6 +71,8 @@ const BRUSH_PAUSE = 30;
 const DRAG_PX = 3;
 /** Minimum width of a plot in pixels. */
 const LEAST_WIDTH = 80;
+/** Widths of charts on A4 with margins of 14 mm, in pixels: across the page, and of two columns. */
+const PAPER = { wide: 688, half: 336 };
 /** Distance of the tooltip from the pointer in pixels. */
 const TIP_GAP = 12;
 
@@ -84,6 +90,8 @@ export class Chart {
     this.pointerDownX = 0;
     this.plot = /** @type {HTMLElement} */ (figure.querySelector(".plot"));
     this.rendered = [...this.plot.childNodes];
+    /** @type {Node[]} */
+    this.live = [];
     /** @type {Set<string>} columns this chart's brush limits */
     this.brushedKeys = new Set();
     /** Timer of the filter by the brush. */
@@ -97,6 +105,12 @@ export class Chart {
     const label = message("Menu of the chart {title}", { title: this.title });
     this.menu.button.setAttribute("aria-label", label);
     figure.querySelector("figcaption")?.append(this.menu.node);
+    /** In the plot: shows all steps, or those around the event. */
+    this.zoomButton = el("button", { type: "button", class: "zoom", hidden: true });
+    this.zoomButton.addEventListener("click", () =>
+      this.shared.zoomTo(this.otherZoom()?.zoom ?? null),
+    );
+    if (this.opensSteps) figure.classList.add("opens");
     /** Note that the interactive chart has only part of the responses. */
     this.partial = el("span", { class: "smoothed" }, hooks.partial);
     this.resized = new ResizeObserver(() => this.fit());
@@ -117,6 +131,8 @@ export class Chart {
       this.shared.zoomTo(null);
     };
     plot.addEventListener("dblclick", zoomOut, { signal });
+    addEventListener("beforeprint", () => this.toPaper(), { signal });
+    addEventListener("afterprint", () => this.fromPaper(), { signal });
     signal.addEventListener("abort", () => this.unmount());
   }
 
@@ -127,6 +143,37 @@ export class Chart {
   /** Whether the x axis has the steps of the run. */
   get overSteps() {
     return this.has("at");
+  }
+
+  /** Whether a click opens the page of a step. */
+  get opensSteps() {
+    return this.overSteps && this.hooks.steps.length > 0;
+  }
+
+  /** The zoom of the page, null where the chart shows its own steps. */
+  get zoom() {
+    const { zoom } = this.shared;
+    return isSame(zoom, extentOf(this.spec)) ? null : zoom;
+  }
+
+  /**
+   * Returns what the button in the plot does: where all steps are shown, and no event has a chart
+   * of its own, nothing.
+   * @returns {{words: string, zoom: Range | null} | null}
+   */
+  otherZoom() {
+    if (!this.overSteps) return null;
+    const own = extentOf(this.spec);
+    const whole = stepsOf(this.values());
+    const isFocused = own && whole && !(own[0] <= whole[0] && own[1] >= whole[1]);
+    if (!this.zoom) {
+      return isFocused ? { words: message("Whole run"), zoom: whole } : null;
+    }
+    const [low, high] = (isFocused ? own : this.zoom).map(Math.round);
+    const words = isFocused
+      ? message("Steps {low}–{high} alone", { low, high })
+      : message("Steps {low}–{high}: show all", { low, high });
+    return { words, zoom: null };
   }
 
   /** @param {string} name of a parameter */
@@ -164,17 +211,110 @@ export class Chart {
       this.log = box.checked;
       this.draw();
     });
-    const formats = Object.entries(FORMATS).map(([label, download]) => {
-      const onclick = () => {
-        sheet.hidePopover();
-        download(this, this.fileName).catch((error) => console.warn("Download failed:", error));
-      };
-      return el("button", { type: "button", onclick }, label);
+    const close = () => sheet.hidePopover();
+    /** @type {HTMLElement[]} */
+    const parts = [
+      pictureTools(pictureOfChart(this), close),
+      el("p", { class: "label" }, message("Data")),
+      dataTools(this, close),
+    ];
+    if (positive(this.spec, this.values())) {
+      parts.unshift(el("label", {}, box, message("Log y")));
+    }
+    if (this.overSteps) parts.unshift(this.zoomFields(close));
+    sheet.replaceChildren(...parts);
+  }
+
+  /** Returns fields for the steps to show, for readers who do not drag. @param {() => void} close */
+  zoomFields(close) {
+    const [low = "", high = ""] = this.shownSteps ?? [];
+    /** @param {string} label @param {number | string} value */
+    const field = (label, value) =>
+      el("input", { type: "number", "aria-label": label, value: String(value), step: "any" });
+    const from = field(message("First step"), low);
+    const to = field(message("Last step"), high);
+    const zoom = () => {
+      close();
+      if (to.valueAsNumber > from.valueAsNumber) {
+        this.shared.zoomTo([from.valueAsNumber, to.valueAsNumber]);
+      }
+    };
+    return el(
+      "div",
+      { class: "zoom-fields" },
+      ...nodes("Steps {from} to {to}", { from, to }),
+      " ",
+      el("button", { type: "button", onclick: zoom }, message("Zoom")),
+    );
+  }
+
+  /** First and last step that the chart shows, null if it is none over the steps. */
+  get shownSteps() {
+    return this.overSteps ? (this.zoom ?? extentOf(this.spec)) : null;
+  }
+
+  /** Whether all responses of the page count into the chart: it shows all steps, of rollouts. */
+  get showsWhole() {
+    if ((this.figure.dataset.chart ?? "").startsWith("metric_")) return false;
+    const shown = this.shownSteps;
+    const whole = shown && stepsOf(this.values());
+    return !whole || (shown[0] <= whole[0] && shown[1] >= whole[1]);
+  }
+
+  /** How the chart's curves are smoothed, "" if they are as logged. */
+  get smoothingInWords() {
+    const { smoothing } = this.shared;
+    if (!this.has("smoothing") || smoothing === 0) return "";
+    if (smoothing !== "auto")
+      return message("moving average, factor {factor}", { factor: smoothing });
+    const said = /** @type {HTMLElement | null} */ (
+      this.figure.querySelector("figcaption .smoothed[title]")
+    );
+    return said?.title ?? "";
+  }
+
+  /** Returns the drawing that came with the page. @returns {SVGSVGElement} */
+  stillDrawing() {
+    const found = this.rendered.find((node) => node instanceof SVGSVGElement);
+    if (!found) throw new Error("the chart has no drawing");
+    return /** @type {SVGSVGElement} */ (found);
+  }
+
+  /**
+   * Draws the chart as it is now, in light colours and another size.
+   * @param {number} width
+   * @param {number} height
+   * @returns {Promise<string>} SVG
+   */
+  async drawnAs(width, height) {
+    const embed = await this.hooks.loadVega();
+    const { smoothing } = this.shared;
+    const source = { ...this.spec, config: this.config };
+    if (this.showsResponses) source.data = { name: "rows", values: this.rows() };
+    if (source.mark || source.layer) {
+      const { left = 0, right = 0, top = 0, bottom = 0 } = this.paddingOfPlot;
+      source.width = width - left - right;
+      source.height = height - top - bottom;
+    }
+    const state = { zoom: this.zoom, smoothing, log: this.log, placesLabels: true };
+    const spec = specFor(source, new Map(), state);
+    const { view } = await embed(el("div"), spec, {
+      ast: true,
+      actions: false,
+      renderer: "svg",
+      logLevel: 1,
+      defaultStyle: false,
+      // Vega's own would add a style sheet.
+      tooltip: () => {},
     });
-    const logarithmic = el("label", {}, box, message("Log y"));
-    const downloads = el("div", { class: "formats" }, ...formats);
-    if (positive(this.spec, this.values())) sheet.replaceChildren(logarithmic, downloads);
-    else sheet.replaceChildren(downloads);
+    const svg = await view.toSVG();
+    view.finalize();
+    return svg;
+  }
+
+  /** Padding around the plot, none where Vega fits the chart into its width. */
+  get paddingOfPlot() {
+    return this.spec.autosize?.contains === "padding" ? {} : (this.spec.padding ?? {});
   }
 
   /** Returns the chart's Vega view, once it is drawn. */
@@ -237,7 +377,8 @@ export class Chart {
 
   /** Returns the chart's specification in the current theme, state and width. */
   specNow() {
-    const { zoom, smoothing } = this.shared;
+    const { smoothing } = this.shared;
+    const { zoom } = this;
     const source = { ...this.spec, config: this.config };
     if (this.showsResponses) source.data = { name: "rows", values: this.rows() };
     const spec = specFor(source, themeColours(), { zoom, smoothing, log: this.log });
@@ -251,7 +392,11 @@ export class Chart {
     this.view = view;
     // Screen readers have the figure's description, and would read Vega's marks one by one.
     place.querySelector("svg")?.setAttribute("aria-hidden", "true");
-    this.plot.replaceChildren(place);
+    const other = this.otherZoom();
+    this.zoomButton.hidden = !other;
+    this.zoomButton.textContent = other?.words ?? "";
+    this.live = [place, this.zoomButton];
+    this.plot.replaceChildren(...this.live);
     if (this.showsResponses && this.hooks.partial) this.menu.node.before(this.partial);
     this.listen(view);
     this.resized.observe(this.figure);
@@ -260,10 +405,8 @@ export class Chart {
 
   /** Width of the plot inside its padding (with it where Vega fits the chart), in CSS pixels. */
   inner() {
-    const width = this.figure.clientWidth;
-    if (this.spec.autosize?.contains === "padding") return Math.max(LEAST_WIDTH, width);
-    const { left = 0, right = 0 } = this.spec.padding ?? {};
-    return Math.max(LEAST_WIDTH, width - left - right);
+    const { left = 0, right = 0 } = this.paddingOfPlot;
+    return Math.max(LEAST_WIDTH, this.figure.clientWidth - left - right);
   }
 
   /** Draws the chart in the width that it has now. */
@@ -382,7 +525,11 @@ export class Chart {
     const known = entries.filter(([, text]) => text !== "NaN");
     const lines = known.map(([label, text]) => ({ label, value: String(text) }));
     const { clientX: x, clientY: y } = event;
-    this.hooks.tip.show("", lines, { left: x + TIP_GAP, right: x, top: y - TIP_GAP, bottom: y });
+    const box = { left: x + TIP_GAP, right: x, top: y - TIP_GAP, bottom: y };
+    const step = this.opensSteps ? this.hovered() : undefined;
+    const opens = step !== undefined && this.hooks.steps.includes(step);
+    const hint = opens ? message("Click opens step {step}", { step }) : "";
+    this.hooks.tip.show("", lines, box, hint);
   }
 
   unmount() {
@@ -391,6 +538,29 @@ export class Chart {
     this.menu.node.remove();
     this.resized.disconnect();
     this.showRendered();
+  }
+
+  /**
+   * Shows the rendered SVG, which is light and as wide as its place. A chart in another state than
+   * it is drawn anew, in the width that it will have on paper.
+   */
+  toPaper() {
+    if (!this.view) return;
+    const isAsRendered = !this.zoom && !this.log && this.shared.smoothing === "auto";
+    if (isAsRendered) {
+      this.plot.replaceChildren(...this.rendered);
+      return;
+    }
+    const { left = 0, right = 0 } = this.paddingOfPlot;
+    const paper = this.figure.classList.contains("wide") ? PAPER.wide : PAPER.half;
+    this.view.width(paper - left - right).run();
+    recolour(this.plot);
+  }
+
+  fromPaper() {
+    if (!this.view) return;
+    if (this.plot.contains(this.live[0])) this.draw();
+    else this.plot.replaceChildren(...this.live);
   }
 
   /** Puts the rendered SVG back. */
@@ -409,7 +579,7 @@ export class Chart {
  */
 export function mountCharts(root, hooks) {
   const config = /** @type {object | undefined} */ (readJson(root, "script.chart-config"));
-  const page = { hooks, shared: new Shared(), config };
+  const page = { hooks, shared: new Shared(hooks.address, hooks.signal), config };
   /** @type {Chart[]} */
   const charts = [];
   for (const figure of root.querySelectorAll("figure.chart")) {

@@ -29,8 +29,8 @@ export function mountStrips(root, { steps, open, tip, signal }) {
     plot.addEventListener("pointerleave", () => tip.hide(), { signal });
     const show = (/** @type {PointerEvent} */ event) => {
       const { clientX: x, clientY: y } = event;
-      const text = message("Step {step}", { step: stepAt(event) });
-      tip.show(text, [], { left: x + TIP_GAP, right: x, top: y - TIP_GAP, bottom: y });
+      const hint = message("Click opens step {step}", { step: stepAt(event) });
+      tip.show("", [], { left: x + TIP_GAP, right: x, top: y - TIP_GAP, bottom: y }, hint);
     };
     plot.addEventListener("pointermove", show, { signal });
   }

@@ -23,7 +23,10 @@ export function mountPromptMap(root, { address, tip, signal }) {
   if (!plot || !packed) return;
   unpack(packed).then((bytes) => {
     if (signal.aborted) return;
-    new PromptMap(plot, JSON.parse(new TextDecoder().decode(bytes)), tip, signal);
+    const data = JSON.parse(new TextDecoder().decode(bytes));
+    // What else the URL says of the page stays.
+    const open = (/** @type {number} */ p) => address.set({ p }, { push: true });
+    new PromptMap(plot, data, { tip, open, signal });
   });
 }
 
@@ -31,10 +34,10 @@ class PromptMap {
   /**
    * @param {HTMLElement} plot
    * @param {PromptMapData} data
-   * @param {import("../shared/tip.js").Tip} tip
-   * @param {AbortSignal} signal
+   * @param {{tip: import("../shared/tip.js").Tip, open: (prompt: number) => void, signal: AbortSignal}} page
    */
-  constructor(plot, data, tip, signal) {
+  constructor(plot, data, { tip, open, signal }) {
+    this.openPrompt = open;
     this.plot = plot;
     this.data = data;
     this.tip = tip;
@@ -148,8 +151,7 @@ class PromptMap {
 
   /** @param {number} row */
   open(row) {
-    const address = addressOf(this.data, row);
-    if (address !== null) location.assign(address);
+    if (addressOf(this.data, row) !== null) this.openPrompt(this.data.prompts[row]);
   }
 }
 

@@ -24,8 +24,9 @@ export class Tip {
    * @param {string} title shown in monospace above the lines, may be ""
    * @param {Line[]} lines
    * @param {Box} beside
+   * @param {string} [hint] what a click does
    */
-  show(title, lines, beside) {
+  show(title, lines, beside, hint = "") {
     const rows = lines.map(({ label, value, picked }) =>
       el(
         "tr",
@@ -35,8 +36,9 @@ export class Tip {
       ),
     );
     const table = el("table", {}, el("tbody", {}, ...rows));
-    if (title) this.node.replaceChildren(el("p", { class: "raw" }, title), table);
-    else this.node.replaceChildren(table);
+    const head = title && el("p", { class: "raw" }, title);
+    const foot = hint && el("p", { class: "hint" }, hint);
+    this.node.replaceChildren(...[head, table, foot].filter((part) => part !== ""));
     this.node.hidden = false;
     this.place(beside);
   }

@@ -1,0 +1,143 @@
+"""Rules of the run on all charts over the steps: the onset, and the checkpoint to keep."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rlreport.draw.theme import LIGHT
+
+# The part of a plot that a label may take
+NARROW = 0.4
+# Opacity of a rule on charts that the lead finding does not refer to, where it has no label
+QUIET = 0.3
+# Baselines of labels inside a plot, in pixels from its top: one line, and the next
+FIRST_LINE = 9
+NEXT_LINE = 22
+# Mean width of a character of a label, and what is free beside it, in pixels
+_CHARACTER_WIDTH = 5.6
+_GAP = 8
+
+
+@dataclass(frozen=True, slots=True)
+class RunRule:
+    """A vertical rule, with its label and perhaps an interval."""
+
+    step: int
+    words: str
+    colour: str  # name of a colour of the theme
+    dashed: bool
+    # first and last step of an interval to shade, None without one
+    within: tuple[int, int] | None = None
+
+
+def label_sides(parts: Sequence[float]) -> list[int]:
+    """Return −1 for labels before their rule and 1 for those after it: of two, they face away.
+
+    ``parts`` is where each rule is on the axis, 0 to 1.
+    """
+    sides = [1 if part < 0.6 else -1 for part in parts]
+    if len(parts) == 2:
+        left, right = sorted(range(2), key=lambda index: parts[index])
+        # At the left edge there is no room before a rule, at the right one none after it.
+        sides[left] = 1 if parts[left] < NARROW else -1
+        sides[right] = -1 if parts[right] > 1 - NARROW else 1
+    return sides
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedRules:
+    """The rules of the run on one chart."""
+
+    rules: tuple[RunRule, ...]
+    extent: tuple[float, float]  # first and last step of the axis
+    labelled: bool  # whether the lead finding refers to the chart
+
+    @classmethod
+    def on_axis(
+        cls,
+        rules: Sequence[RunRule],
+        extent: tuple[float, float],
+        *,
+        labelled: bool,
+    ) -> PlacedRules:
+        """Return those of the rules that are on an axis."""
+        low, high = extent
+        inside = tuple(rule for rule in rules if low <= rule.step <= high)
+        return cls(inside, extent, labelled)
+
+    def part(self, step: float) -> float:
+        """Return where a step is on the axis, 0 to 1."""
+        low, high = self.extent
+        return (step - low) / (high - low)
+
+    @property
+    def _lines(self) -> list[tuple[RunRule, int, int]]:
+        """Each rule with the side and the line of its label: those on one side have a line each."""
+        sides = label_sides([self.part(rule.step) for rule in self.rules])
+        have_one_line = len(set(sides)) == len(sides)
+        return [
+            (rule, side, 0 if have_one_line else index)
+            for index, (rule, side) in enumerate(zip(self.rules, sides, strict=True))
+        ]
+
+    @property
+    def depth(self) -> int:
+        """Pixels at the top of the plot that labels take, 0 without labels."""
+        if not self.labelled or not self.rules:
+            return 0
+        return FIRST_LINE + 4 + (NEXT_LINE - FIRST_LINE) * self._lines[-1][2]
+
+    def places(self, width: float) -> list[float]:
+        """Return where the rules are on a plot of this width, in pixels."""
+        return [width * self.part(rule.step) for rule in self.rules]
+
+    def rooms(self, width: float) -> list[tuple[float, float]]:
+        """Return the left and the right end of each label in the first line, in pixels."""
+        rooms: list[tuple[float, float]] = []
+        if not self.labelled:
+            return rooms
+        for rule, side, line in self._lines:
+            place = width * self.part(rule.step)
+            length = len(rule.words) * _CHARACTER_WIDTH + _GAP
+            if line == 0:
+                rooms.append(
+                    (place, place + length) if side > 0 else (place - length, place)
+                )
+        return rooms
+
+    @property
+    def labels(self) -> list[str]:
+        return [rule.words for rule in self.rules] if self.labelled else []
+
+    def layers(self) -> dict[str, list[dict[str, Any]]]:
+        """Return the rows of the layers of the design ``curves`` for rules."""
+        low, high = self.extent
+        intervals = []
+        for rule in self.rules:
+            if rule.within is not None and self.labelled:
+                start, end = rule.within
+                place = {"from": max(start, low), "to": min(end, high)}
+                intervals.append(place | {"colour": LIGHT[rule.colour]})
+        lines = [
+            {
+                "step": rule.step,
+                "colour": LIGHT[rule.colour],
+                "dashed": int(rule.dashed),
+                "opacity": 1 if self.labelled else QUIET,
+            }
+            for rule in self.rules
+        ]
+        labels = []
+        if self.labelled:
+            for rule, side, line in self._lines:
+                label = {
+                    "step": rule.step,
+                    "label": rule.words,
+                    "side": "after" if side > 0 else "before",
+                    "place": NEXT_LINE if line else FIRST_LINE,
+                    "colour": LIGHT[rule.colour],
+                }
+                labels.append(label)
+        return {"interval": intervals, "rule": lines, "rule_label": labels}
