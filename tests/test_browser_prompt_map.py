@@ -1,5 +1,6 @@
 """The map of prompts × steps in a browser: pointer, keys, clicks, counts, and without scripts."""
 
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -18,23 +19,17 @@ CELLS = ".prompt-map .cells"
 
 def solved(prompt: int, step: int, n: int) -> float:
     """Prompt 0 improves, 1 regresses, 2 is never solved, 3 is so at random."""
-    return float([step >= 3, step < 3, False, (n + step) % 2][prompt])
+    at_random = (n + step) % 2
+    return float([step >= 3, step < 3, False, at_random][prompt])
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> Path:
     path = tmp_path_factory.mktemp("map")
-    rows = [
-        row(
-            step,
-            prompt=f"Question {prompt}?",
-            response=f"{n}",
-            reward=solved(prompt, step, n),
-        )
-        for step in range(STEPS)
-        for prompt in range(4)
-        for n in range(SIZE)
-    ]
+    rows = []
+    for step, prompt, n in product(range(STEPS), range(4), range(SIZE)):
+        fields = {"prompt": f"Question {prompt}?", "response": f"{n}"}
+        rows.append(row(step, reward=solved(prompt, step, n), **fields))
     write(path / "log.jsonl", rows)
     rlreport.build(path / "log.jsonl", path / "out", workers=1)
     rlreport.build(path / "log.jsonl", path / "out.html", workers=1)
@@ -43,10 +38,11 @@ def folder(tmp_path_factory) -> Path:
 
 @pytest.fixture(params=["folder", "one file"])
 def page(request, browser: Browser, folder: Path):
-    if request.param == "folder":
-        place, address = folder / "out" / "prompts.html", ""
-    else:
-        place, address = folder / "out.html", "#/prompts"
+    place = folder / "out" / "prompts.html"
+    address = ""
+    if request.param == "one file":
+        place = folder / "out.html"
+        address = "#/prompts"
     with visiting(browser, place, address) as opened:
         until(opened, f"() => document.querySelector('{CELLS}')?.tabIndex === 0")
         yield opened
