@@ -36,7 +36,7 @@ from rlreport.pages.table import (
     table,
 )
 from rlreport.read.changed import changes_in_words
-from rlreport.tables import NoteKind, Tables, counted_responses
+from rlreport.tables import NoteKind, RowRole, Tables, counted_responses
 from rlreport.text.messages import (
     format_message,
     listed,
@@ -144,7 +144,7 @@ def _overview(
     flips = Link(message("Flips"), addresses.page("flips"))
     return OverviewView(
         summary=_summary(tables),
-        responses=int((~tables.responses["validation"]).sum()),
+        responses=int((tables.responses["validation"] == RowRole.TRAINING).sum()),
         notes=notes,
         card=card_view(run.card),
         warnings=_warnings(run),
