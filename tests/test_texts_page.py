@@ -21,7 +21,7 @@ def share_of(step: int, word: str) -> int:
     if word == "party":  # spreads and stays
         return 0 if step < 15 else 20
     if word == "hurray":  # spreads, and dies out in the last steps
-        return 0 if step < 10 else 18 if step < 37 else 1
+        return 18 if 10 <= step < 37 else int(step >= 37)
     return 12
 
 
