@@ -110,7 +110,7 @@ def test_what_is_worth_most_stays_and_the_overview_says_what_went(cut):
     assert re.search(
         rf">\d\d+ of {len(responses)} responses of the run", pages["responses"]
     )
-    assert pages["prompts"].count("#/responses?min.prompt_id=") > 40
+    assert pages["prompts"].count("#/prompts?p=") > 40
     steps = cut.tables.steps["step"]
     assert {f"steps/{steps.min()}", f"steps/{steps.max()}"} <= set(pages)
     worst = responses.loc[responses["reward"].idxmin()]

@@ -53,7 +53,7 @@ def test_the_share_of_the_run_weighs_groups_not_steps():
     assert signal.groups == 4
     assert signal.equal == 0.25
     assert signal_in_words(signal).startswith(
-        "25% of 4 groups taught nothing (25% all wrong)."
+        "25% of 4 groups gave no learning signal (25% all wrong)."
     )
 
 

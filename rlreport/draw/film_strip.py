@@ -256,7 +256,7 @@ def _row(row: Row, frame: _Frame, *, is_picture: bool) -> tuple[list[Mark], floa
         fill="transparent",
     )
     words = ", ".join([data["head"], *data["about"]])
-    label = f"{words}: {fitting(row.text, 200)}"
+    label = f"{words}: {fitting(row.text.strip(), 200)}"
     attributes = {"href": data["href"], "aria-label": label}
     return [hairline, Mark("a", attributes, (area, *head, *marks))], height
 

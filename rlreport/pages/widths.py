@@ -12,7 +12,7 @@ import unicodedata
 from collections.abc import Iterable
 
 CHARACTERS = (10, 12, 16, 20, 26, 32)
-USUAL = 9  # Characters of the usual column of numbers
+USUAL = 8  # Characters of a label that the usual column of numbers has room for
 MOST_OF_LABEL = 20  # Maximum characters of a line of a label
 
 # Width of columns of short strings, such as how a response ended, which may be of any length

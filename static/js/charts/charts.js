@@ -3,7 +3,7 @@
 /** @import { Embed, Item, Range, Row, Spec, View } from "./spec.d.ts" */
 
 import { shadeFindings, Shared, smoothingTools } from "./chart-tools.js";
-import { themeColours } from "./colours.js";
+import { recolour, themeColours } from "./colours.js";
 import { extentOf, specFor, positive } from "./chart-spec.js";
 import { el, readJson } from "../shared/dom.js";
 import { mountExplore } from "./explore.js";
@@ -71,6 +71,8 @@ const BRUSH_PAUSE = 30;
 const DRAG_PX = 3;
 /** Minimum width of a plot in pixels. */
 const LEAST_WIDTH = 80;
+/** Widths of charts on A4 with margins of 14 mm, in pixels: across the page, and of two columns. */
+const PAPER = { wide: 688, half: 336 };
 /** Distance of the tooltip from the pointer in pixels. */
 const TIP_GAP = 12;
 
@@ -129,6 +131,8 @@ export class Chart {
       this.shared.zoomTo(null);
     };
     plot.addEventListener("dblclick", zoomOut, { signal });
+    addEventListener("beforeprint", () => this.toPaper(), { signal });
+    addEventListener("afterprint", () => this.fromPaper(), { signal });
     signal.addEventListener("abort", () => this.unmount());
   }
 
@@ -247,6 +251,14 @@ export class Chart {
   /** First and last step that the chart shows, null if it is none over the steps. */
   get shownSteps() {
     return this.overSteps ? (this.zoom ?? extentOf(this.spec)) : null;
+  }
+
+  /** Whether all responses of the page count into the chart: it shows all steps, of rollouts. */
+  get showsWhole() {
+    if ((this.figure.dataset.chart ?? "").startsWith("metric_")) return false;
+    const shown = this.shownSteps;
+    const whole = shown && stepsOf(this.values());
+    return !whole || (shown[0] <= whole[0] && shown[1] >= whole[1]);
   }
 
   /** How the chart's curves are smoothed, "" if they are as logged. */
@@ -526,6 +538,29 @@ export class Chart {
     this.menu.node.remove();
     this.resized.disconnect();
     this.showRendered();
+  }
+
+  /**
+   * Shows the rendered SVG, which is light and as wide as its place. A chart in another state than
+   * it is drawn anew, in the width that it will have on paper.
+   */
+  toPaper() {
+    if (!this.view) return;
+    const isAsRendered = !this.zoom && !this.log && this.shared.smoothing === "auto";
+    if (isAsRendered) {
+      this.plot.replaceChildren(...this.rendered);
+      return;
+    }
+    const { left = 0, right = 0 } = this.paddingOfPlot;
+    const paper = this.figure.classList.contains("wide") ? PAPER.wide : PAPER.half;
+    this.view.width(paper - left - right).run();
+    recolour(this.plot);
+  }
+
+  fromPaper() {
+    if (!this.view) return;
+    if (this.plot.contains(this.live[0])) this.draw();
+    else this.plot.replaceChildren(...this.live);
   }
 
   /** Puts the rendered SVG back. */

@@ -27,6 +27,17 @@ export function themeColours() {
   return now;
 }
 
+/** Gives a drawing in the colours of the theme those of the light one. @param {Element} drawing */
+export function recolour(drawing) {
+  const light = new Map([...themeColours()].map(([own, now]) => [now, own]));
+  for (const node of drawing.querySelectorAll("[fill], [stroke]")) {
+    for (const name of ["fill", "stroke"]) {
+      const colour = light.get(node.getAttribute(name) ?? "");
+      if (colour) node.setAttribute(name, colour);
+    }
+  }
+}
+
 /** @param {string} colour "rgb(1, 2, 3)" */
 function hex(colour) {
   const parts = colour.match(/\d+/g) ?? [];

@@ -101,13 +101,15 @@ export function evenly(items, most) {
   return rangeOf(0, most).map((k) => items[Math.round(k * step)]);
 }
 
+/** @typedef {{data: FilmStrip, legend: string}} Strip a strip, and what its marks mean */
+
 /**
  * Returns the strip of a prompt.
  * @param {Prompts} prompts
  * @param {Answers} answers
  * @param {string} prompt its text
  * @param {Map<number, AnswerText>} texts by row; a row without one is left out
- * @returns {FilmStrip}
+ * @returns {Strip}
  */
 export function stripOf(prompts, answers, prompt, texts) {
   const { data } = prompts;
@@ -116,15 +118,17 @@ export function stripOf(prompts, answers, prompt, texts) {
   const scale = ratios.some(Number.isFinite)
     ? new Scale(Float64Array.from(ratios), LOG_RATIO)
     : null;
-  const isCompared = rows.length > 1;
-  return {
+  const legend = legendInWords(data, scale, rows.length > 1);
+  /** @type {FilmStrip} */
+  const strip = {
     title: fitting(prompt.split(/\s+/).filter(Boolean).join(" "), TITLE_CHARS),
-    caption: `${data.run}. ${legendInWords(data, scale, isCompared)}`,
+    caption: message("{run}. {legend}", { run: data.run, legend }),
     ends: scale ? endsOf(scale) : null,
     curve: curveOf(prompts, answers),
     rules: data.rules,
     rows: rows.map((row) => rowOf(prompts, row, /** @type {AnswerText} */ (texts.get(row)), scale)),
   };
+  return { data: strip, legend };
 }
 
 /**
@@ -133,15 +137,14 @@ export function stripOf(prompts, answers, prompt, texts) {
  * @param {Scale | null} scale of the colours
  * @param {boolean} isCompared whether words are compared with the row above
  */
-export function legendInWords(data, scale, isCompared) {
-  const colours =
-    scale &&
-    message(
-      "Colour: the log-ratio of each token ({how}), clipped at ±{clip} {unit}, the 98th percentile.",
-      { how: data.ratioHelp, clip: written(scale.high), unit: data.ratioUnit },
-    );
-  const underlined = isCompared && message("Underlined: words that the row above does not have.");
-  return [colours, underlined].filter(Boolean).join(message(" "));
+function legendInWords(data, scale, isCompared) {
+  const words = isCompared ? message("Underlined: words that the row above does not have.") : "";
+  if (!scale) return words;
+  const colours = message(
+    "Colour: the log-ratio of each token ({how}), clipped at ±{clip} {unit}, the 98th percentile.",
+    { how: data.ratioHelp, clip: written(scale.high), unit: data.ratioUnit },
+  );
+  return words ? message("{colours} {words}", { colours, words }) : colours;
 }
 
 /** @param {Scale} scale @returns {[string, string]} */

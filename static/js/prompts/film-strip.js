@@ -231,7 +231,7 @@ function rowMarks(row, pieces, frame, isPicture) {
   if (isPicture || !row.href) return [[hairline, ...head, ...marks], height];
   const area = path(`M0,0h${across}v${px(height)}h-${across}z`, { fill: "transparent" });
   const shown = pieces.map((piece) => piece.map((atom) => atom.text).join("")).join(" … ");
-  const label = `${[row.head, ...row.about].join(", ")}: ${fitting(shown, 200)}`;
+  const label = `${[row.head, ...row.about].join(", ")}: ${fitting(shown.trim(), 200)}`;
   const attributes = { href: row.href, "aria-label": label };
   return [[hairline, { name: "a", attributes, children: [area, ...head, ...marks] }], height];
 }

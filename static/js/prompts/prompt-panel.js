@@ -111,7 +111,7 @@ export class PromptPanel {
         shown.set(row, { text, tokens: tokens.get(row) ?? null });
     }
     const title = texts ? questionOf(texts) : message("Prompt {id}", { id: answers.id });
-    const data = stripOf(prompts, answers, title, shown);
+    const { data, legend } = stripOf(prompts, answers, title, shown);
     if (!data.rows.length && !data.curve) return [];
     const steps = new Set(answers.rows.map((row) => step[row]));
     const parts = [
@@ -120,8 +120,7 @@ export class PromptPanel {
     ];
     if (steps.size === 1)
       parts.push(note(message("The report has answers to this prompt at one step only.")));
-    const words = data.caption.slice(prompts.data.run.length + 2);
-    if (words) parts.push(note(words));
+    if (legend) parts.push(note(legend));
     return parts;
   }
 
