@@ -283,7 +283,7 @@ def _example(
 
 
 def searchable(text: str) -> str:
-    """Normalize a text for searching, as the function of this name in ``list/rows.js`` does."""
+    """Normalize a text for searching, as the function of this name in ``list/query.js`` does."""
     return re.sub(r"\s+", " ", text.lower())
 
 
@@ -405,6 +405,6 @@ def _search(
             continue
         response = rollouts.text("response", int(index)) or ""
         if not report.run.options.redact and searchable(wanted) in searchable(response):
-            address = addresses.responses(f"q={quote(wanted, safe='')}")
+            address = addresses.responses(f"q={quote(wanted, safe='')}&in=response")
             return Cell(message("search"), wanted, href=address)
     return _NONE
