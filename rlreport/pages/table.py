@@ -107,17 +107,7 @@ class TableView:
     note: str = ""  # which rows are left out, such as "128 of 1,024 shown, chosen by …"
     # indices of the rows that are printed of a long table; without any, the first MOST_PRINTED are
     printed: frozenset[int] = frozenset()
-
-    @property
-    def print_note(self) -> str:
-        """Return how many rows are printed if not all are, else ""."""
-        if len(self.rows) < LONG:
-            return ""
-        return message(
-            "{some:count} of {all:count} rows are printed.",
-            some=MOST_PRINTED,
-            all=len(self.rows),
-        )
+    print_note: str = ""  # how many rows are printed if not all are
 
     def others(self, row: RowView) -> Iterator[tuple[tuple[str, str, bool], Cell]]:
         """Yield ((kind, key, hidden) of its column, cell) for each cell of a row but the first."""
@@ -262,7 +252,19 @@ def table(
             ids or count(), by_row, hrefs, badges, strict=False
         )
     ]
-    return TableView(name, caption, list(columns), rows, note, frozenset(printed))
+    print_note = _print_note(len(rows))
+    return TableView(
+        name, caption, list(columns), rows, note, frozenset(printed), print_note
+    )
+
+
+def _print_note(rows: int) -> str:
+    """Return how many of a table's rows are printed if not all are, else ""."""
+    if rows < LONG:
+        return ""
+    return message(
+        "{some:count} of {all:count} rows are printed.", some=MOST_PRINTED, all=rows
+    )
 
 
 def _cells(values: Iterable[Any], column: ColumnView) -> Iterator[Cell]:
