@@ -196,15 +196,20 @@ def test_picture_is_exported_in_light_colours_with_its_title(
     browser: Browser, reports: Path
 ) -> None:
     path = reports / "report" / "prompts.html"
-    with visiting(browser, path, "#p=3", color_scheme="dark") as page:
+    allowed = ["clipboard-read", "clipboard-write"]
+    with visiting(
+        browser, path, "#p=3", color_scheme="dark", permissions=allowed
+    ) as page:
         opened(page, 3)
+        page.click('.film-tools button:text-is("Copy image")')
+        page.wait_for_selector('.film-tools button:text-is("Copied")')
         with page.expect_download() as svg:
             page.click('.film-tools button:text-is("SVG")')
-        assert svg.value.suggested_filename == "prompt-3.svg"
+        assert svg.value.suggested_filename == "prompt-3-170mm.svg"
         text = Path(svg.value.path()).read_text("utf-8")
         ET.XML(text)
         assert "What is 3 + 4? Answer in words." in text
-        assert ">A run." in text
+        assert ">A run, steps 0–6." in text
         assert "var(" not in text
         assert re.search(r'fill="#ffffff"', text)
         with page.expect_download() as png:

@@ -31,7 +31,6 @@ from rlreport.draw.theme import SMALL, tokens
 from rlreport.text.numbers import written
 
 WIDTH = 1000  # of the static drawing, in pixels; the widest that is drawn
-PICTURE_WIDTH = 720  # of a picture, in pixels
 
 _CELL = 7.2  # width of a cell, in pixels
 _LINE = 18  # height of a line
@@ -197,23 +196,23 @@ def film_strip(data: FilmStripData, width: float, *, is_picture: bool = False) -
             marks.append(_text(0, y, line, **small))
         y += 8
     margin = _MARGIN if is_picture else 0
-    left, top = _px(-margin), _px(-margin)
     whole_width, whole_height = _px(width + 2 * margin), _px(y + 2 * margin)
+    fonts = {"font-size": str(_FONT), "font-family": "var(--sans)"}
+    parts = [Mark("g", fonts, tuple(marks))]
     if is_picture:
-        box = f"M{left},{top}h{whole_width}v{whole_height}h-{whole_width}z"
-        marks.insert(0, _path(box, fill="var(--page)"))
+        fonts["transform"] = f"translate({margin},{margin})"
+        box = f"M0,0h{whole_width}v{whole_height}h-{whole_width}z"
+        parts.insert(0, _path(box, fill="var(--page)"))
     attributes = {
         "xmlns": "http://www.w3.org/2000/svg",
-        "viewBox": f"{left} {top} {whole_width} {whole_height}",
+        "viewBox": f"0 0 {whole_width} {whole_height}",
         "width": whole_width,
         "height": whole_height,
         "fill": "none",
-        "font-size": str(_FONT),
-        "font-family": "var(--sans)",
         "role": "img" if is_picture else "group",
         "aria-label": fitting(data["title"], 200),
     }
-    return Mark("svg", attributes, tuple(marks))
+    return Mark("svg", attributes, tuple(parts))
 
 
 def picture(data: FilmStripData, width: float) -> str:

@@ -187,9 +187,15 @@ def _strip(report: RunReport, film: _Film, addresses: Addresses) -> _Strip:
     low = float(steps.iloc[0])
     high = float(steps.iloc[-1])
     legend = legend_in_words(clip, is_compared=film.prompt_id is not None)
+    about = message(
+        "{run}, steps {low:count}–{high:count}.",
+        run=report.run.title,
+        low=low,
+        high=high,
+    )
     data: FilmStripData = {
         "title": title,
-        "caption": sentences([message("{run}.", run=report.run.title), legend]),
+        "caption": sentences([about, legend]),
         "ends": legend_ends(clip) if clip else None,
         "curve": _curve(report.run.tables, film, low, high),
         "rules": film_rules(report, low, high),

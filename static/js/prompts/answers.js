@@ -122,7 +122,12 @@ export function stripOf(prompts, answers, prompt, texts) {
   /** @type {FilmStrip} */
   const strip = {
     title: fitting(prompt.split(/\s+/).filter(Boolean).join(" "), TITLE_CHARS),
-    caption: message("{run}. {legend}", { run: data.run, legend }),
+    caption: message("{run}, steps {low}–{high}. {legend}", {
+      run: data.run,
+      low: written(data.low, "count"),
+      high: written(data.high, "count"),
+      legend,
+    }),
     ends: scale ? endsOf(scale) : null,
     curve: curveOf(prompts, answers),
     rules: data.rules,

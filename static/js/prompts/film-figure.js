@@ -70,7 +70,9 @@ function exportButtons(data, name) {
   /** @param {FormatKind} kind */
   const exported = (kind) => {
     const drawn = picture(data, pixelsOf(PICTURE_MM), LOOK.colours);
-    return exportPicture(drawn, { ...NO_WORDS, name, format: { kind, mm: PICTURE_MM } });
+    // All colours are resolved: what looks like one is the text of an answer.
+    const svgText = drawn.replaceAll("var(--", "var&#40;--");
+    return exportPicture(svgText, { ...NO_WORDS, name, format: { kind, mm: PICTURE_MM } });
   };
   /** @param {"SVG" | "PNG"} kind */
   const button = (kind) => {

@@ -102,21 +102,25 @@ export function filmStrip(data, width, isPicture = false) {
  */
 function whole(data, marks, size, isPicture) {
   const margin = isPicture ? MARGIN : 0;
-  const left = px(-margin);
   const [width, height] = size.map((length) => px(length + 2 * margin));
-  const ground = path(`M${left},${left}h${width}v${height}h-${width}z`, { fill: "var(--page)" });
+  /** @type {Record<string, string>} */
+  const fonts = { "font-size": "12", "font-family": "var(--sans)" };
+  /** @type {Mark[]} */
+  const children = [{ name: "g", attributes: fonts, children: marks }];
+  if (isPicture) {
+    fonts.transform = `translate(${margin},${margin})`;
+    children.unshift(path(`M0,0h${width}v${height}h-${width}z`, { fill: "var(--page)" }));
+  }
   const attributes = {
     xmlns: "http://www.w3.org/2000/svg",
-    viewBox: `${left} ${left} ${width} ${height}`,
+    viewBox: `0 0 ${width} ${height}`,
     width,
     height,
     fill: "none",
-    "font-size": "12",
-    "font-family": "var(--sans)",
     role: isPicture ? "img" : "group",
     "aria-label": fitting(data.title, 200),
   };
-  return { name: "svg", attributes, children: isPicture ? [ground, ...marks] : marks };
+  return { name: "svg", attributes, children };
 }
 
 /**
