@@ -24,11 +24,11 @@ from rlreport.draw.curves import (
     DrawnCurve,
     ThinnedCurves,
     curve_styles,
-    is_sparse,
     spread_out,
     thinned,
 )
 from rlreport.draw.frame import Frame
+from rlreport.draw.smoothing import is_sparse
 from rlreport.draw.theme import INTERACTION, VALUE_FORMAT, Spec
 from rlreport.figures.ragged import Floats
 from rlreport.text.messages import message, sentences
@@ -101,7 +101,9 @@ def stacked_chart(
     for mark in sorted(marks, key=lambda mark: -mark.severity.order):
         finding = {"severity": mark.severity, "finding": mark.title}
         marked += [{"from": start, "to": end} | finding for start, end in mark.spans]
-    rows = [row for curve in thin.curves for row in _rows(frame, thin.steps, curve)]
+    rows: list[dict[str, Any]] = []
+    for curve in thin.curves:
+        rows += _rows(frame, thin.steps, curve)
     spec, vega = fill(
         "stacked",
         {
@@ -143,7 +145,8 @@ def _rows(frame: Frame, steps: Floats, curve: DrawnCurve) -> list[dict[str, Any]
     high = np.asarray(curve.high)
     known = np.flatnonzero(np.isfinite(low))
     if len(known) == 1:
-        ends = np.array([frame.extent[0], steps[known[0]], frame.extent[1]])
+        left, right = frame.extent
+        ends = np.array([left, steps[known[0]], right])
         index = np.repeat(known, 3)
         return _records(curve, ends, low[index], high[index])
     if is_sparse(low):  # without rows for its gaps, the area bridges them
@@ -213,7 +216,7 @@ def _in_words(curve: DrawnCurve, steps: Floats, *, percent: bool) -> str:
             value=written(float(amounts[index]), kind),
             step=float(steps[index]),
         )
-        for index in dict.fromkeys((int(known[0]), int(known[-1])))
+        for index in np.unique(known[[0, -1]]).tolist()
     ]
     if len(ends) == 1:
         return message("{name}: {value}.", name=curve.title, value=ends[0])
