@@ -13,7 +13,8 @@ from tests.hostile import write_log
 from tests.reading import row
 
 pytestmark = pytest.mark.untraced
-STEPS, EACH = 4, 12
+STEPS = 4
+EACH = 12
 SHARED = "Let us think step by step. "
 LONG = "x" * 400
 CHINESE = "我们先把锅里的水烧开，然后慢慢放进面条，最后再加一点盐。" * 8
@@ -101,7 +102,8 @@ def test_a_press_lists_as_many_rows_as_its_count_says_and_the_next_one_all(page)
     for name, count in found.items():
         preset(page, name)
         pressed = page.locator(".presets [aria-pressed=true]").all_inner_texts()
-        assert [one.split()[0] for one in pressed] == [name.split()[0]]
+        assert len(pressed) == 1
+        assert pressed[0].startswith(name)
         assert shown_count(page) == count > 0
         # What a preset filters has no chip of its own.
         assert page.locator(".chips button").count() == 0

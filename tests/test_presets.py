@@ -39,8 +39,10 @@ def test_worst_and_best_are_a_tenth_and_all_that_equal_its_last_value():
     rewards = [*range(20), NAN]
     worst = preset_of("worst", {"reward": rewards})
     best = preset_of("best", {"reward": rewards}, order="worth")
-    assert (worst["ranges"], worst["sort"]) == ({"reward": (None, 1)}, "reward")
-    assert (best["ranges"], best["sort"]) == ({"reward": (18, None)}, "-reward,worth")
+    assert worst["ranges"] == {"reward": (None, 1)}
+    assert worst["sort"] == "reward"
+    assert best["ranges"] == {"reward": (18, None)}
+    assert best["sort"] == "-reward,worth"
     binary = {"reward": [0] * 12 + [1] * 8}
     assert preset_of("worst", binary)["ranges"] == {"reward": (None, 0)}
     assert preset_of("best", binary)["ranges"] == {"reward": (1, None)}
@@ -52,7 +54,10 @@ def test_one_end_of_the_reward_never_has_all_responses():
     assert preset_of("best", rare)["ranges"] == {"reward": (1, None)}
 
 
-@pytest.mark.parametrize("rewards", [[], [NAN, NAN], [1, 1, 1], [NAN, 2, np.inf]])
+SAME = ([], [NAN, NAN], [1, 1], [2, np.inf])
+
+
+@pytest.mark.parametrize("rewards", SAME)
 def test_without_different_rewards_none_is_worst_or_best(rewards):
     assert preset_of("worst", {"reward": rewards}) is None
     assert preset_of("best", {"reward": rewards}) is None
@@ -69,7 +74,8 @@ def test_the_worst_of_a_hacked_reward_are_cited_and_the_highest_come_first():
         "reward hacking" in preset_of("best", {"reward": [5, 0]}, {}, finding)["help"]
     )
     # A list without a cited response does not call the lowest rewards the worst.
-    assert preset_of("worst", {"reward": [5, 0]}, {"finding": [None]}, finding) is None
+    strings = {"finding": [None]}
+    assert preset_of("worst", {"reward": [5, 0]}, strings, finding) is None
 
 
 def test_where_rewards_belong_to_other_rows_the_worst_are_cited_in_their_order():
@@ -113,7 +119,8 @@ def test_the_longest_are_no_preset_where_a_limit_cuts_most():
 
 def test_cited_and_errors_apply_where_there_are_any():
     assert preset_of("cited", {"cited": [0, 0]}) is None
-    assert preset_of("cited", {"cited": [0, 2]})["ranges"] == {"cited": (1, None)}
+    cited = preset_of("cited", {"cited": [0, 2]})
+    assert cited["ranges"] == {"cited": (1, None)}
     assert preset_of("errors", {"errors": [NAN, 0]}) is None
     assert preset_of("errors", {"errors": [NAN, 3]})["sort"] == "-errors"
 
@@ -147,7 +154,8 @@ def test_errors_are_those_of_calls_and_an_ending_in_one():
             "ending": [0, 5, 1, 1],
         }
     )
-    assert error_counts(table).tolist() == pytest.approx([NAN, 4, 1, 0], nan_ok=True)
+    counts = error_counts(table)
+    assert counts.tolist() == pytest.approx([NAN, 4, 1, 0], nan_ok=True)
 
 
 def test_columns_with_a_bad_end_exist_and_have_one():
@@ -188,18 +196,20 @@ def test_a_copy_of_a_shown_column_is_hidden_and_says_so():
 
 
 def test_equal_constants_are_no_copies():
-    assert not hidden([0, 1], reward=[1, 1], turns=[1, 1])
+    same = [1, 1]
+    assert not hidden([0, 1], reward=same, turns=same)
 
 
 def test_numbers_of_prompts_and_of_rows_are_hidden():
     prompts = np.repeat(np.arange(10), 3)
     random = np.random.default_rng(0)
+    words = [7, 7, 8, 9, 9, 9, 4, 5, 5, 6]
     found = hidden(
         prompts,
         reward=random.normal(size=30),
         question=np.repeat(random.permutation(500)[:10], 3),
         row=range(30),
-        words=np.repeat([7, 7, 8, 9, 9, 9, 4, 5, 5, 6], 3),
+        words=np.repeat(words, 3),
         turns=random.integers(1, 4, 30),
     )
     assert set(found) == {"question", "row"}
@@ -217,9 +227,8 @@ def test_a_figure_of_few_prompts_is_no_number_of_them():
 
 def test_rows_are_numbered_anew_in_each_step():
     steps = np.repeat([0, 1, 2], 4)
-    found = hidden(
-        np.zeros(12, int), steps, reward=np.arange(12) % 5, place=[*range(4)] * 3
-    )
+    rows = np.arange(12)
+    found = hidden([0] * 12, steps, reward=rows % 5, place=rows % 4)
     assert set(found) == {"place"}
 
 

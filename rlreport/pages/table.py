@@ -41,9 +41,8 @@ class ColumnView:
     written: NumberKind = "number"  # format of the column's numbers
     group: str = ""  # heading above the column's name in menus, "" for computed figures
     term: str = ""  # key of its definition, "" without one
-    bad_end: BadEnd = (
-        ""  # the end that lists are first sorted by, see ``columns.BadEnd``
-    )
+    # the end that lists are first sorted by, see ``columns.BadEnd``
+    bad_end: BadEnd = ""
     # class of the column's width in lists of responses, see ``pages.widths``; "": by its label
     width: str = ""
 
