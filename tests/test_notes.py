@@ -156,8 +156,7 @@ def test_links_lead_into_the_report_and_the_rest_is_text_and_noted(built, form):
     assert re.findall(r'href="([^"]*)"', notes) == [
         step.format(2),
         f"{step.format(2)}{mark}r=3",
-        f"{'#/responses?' if one_file else 'responses.html#'}"
-        "prompts.html#p=1",
+        f"{'#/responses?' if one_file else 'responses.html#'}prompts.html#p=1",
         "#chart=reward",
         "#finding=reward_hacking_token",
         "https://example.org/7?a=1&amp;b=2",
