@@ -136,8 +136,8 @@ def test_a_reader_needs_few_actions(
     job: Callable[[Reader], None],
     form: str,
 ) -> None:
-    looks = {"viewport": {"width": 1400, "height": 900}}
-    with visiting(browser, sample[form], **looks) as page:
+    viewport = {"width": 1400, "height": 900}
+    with visiting(browser, sample[form], viewport=viewport) as page:
         reader = Reader(page)
         job(reader)
         assert reader.actions <= MOST[job] <= LONGEST_WAY

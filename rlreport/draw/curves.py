@@ -317,12 +317,6 @@ def _curve_chart(
         size=size,
     )
     _make_interactive(spec, rows, thin.curves, smooth_fields, percent=style.percent)
-    # The description has the logged values, not their means.
-    sentences_on_curves = [
-        in_words(curve, frame.steps, style.percent)
-        for curve in logged
-        if curve.has_line
-    ]
     remarks = _remarks(
         thin.group_size,
         bool(noisy),
@@ -333,7 +327,7 @@ def _curve_chart(
     return Chart(
         name=name,
         title=title,
-        description=sentences([*sentences_on_curves, *remarks, note]),
+        description=sentences([*_in_words(frame, logged, style), *remarks, note]),
         spec=spec,
         vega=vega,
         wide=style.wide,
@@ -341,6 +335,14 @@ def _curve_chart(
         smoothing=_smoothing_in_words(noisy),
         key=key,
     )
+
+
+def _in_words(
+    frame: Frame, logged: Sequence[DrawnCurve], style: ChartStyle
+) -> list[str]:
+    """Return a sentence on each curve: on its logged values, not on their means."""
+    lines = [curve for curve in logged if curve.has_line]
+    return [in_words(curve, frame.steps, style.percent) for curve in lines]
 
 
 def _key(curves: Sequence[DrawnCurve], *, always: bool) -> tuple[KeyEntry, ...]:

@@ -42,7 +42,7 @@ from rlreport.pages.table import (
 )
 from rlreport.pages.times_view import TimeView, time_lines, time_view
 from rlreport.read.changed import changes_in_words
-from rlreport.tables import NoteKind, Tables, counted_responses
+from rlreport.tables import NoteKind, RowRole, Tables, counted_responses
 from rlreport.text.messages import (
     format_message,
     listed,
@@ -162,7 +162,7 @@ def _overview(
     return OverviewView(
         facts=run_facts(run),
         summary=_summary(tables),
-        responses=int((~tables.responses["validation"]).sum()),
+        responses=int((tables.responses["validation"] == RowRole.TRAINING).sum()),
         notes=notes,
         card=card_view(run.card),
         warnings=_warnings(run),

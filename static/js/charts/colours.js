@@ -27,9 +27,15 @@ export function themeColours() {
   return now;
 }
 
-/** Gives a drawing in the colours of the theme those of the light one. @param {Element} drawing */
-export function recolour(drawing) {
-  const light = new Map([...themeColours()].map(([own, now]) => [now, own]));
+/**
+ * Gives a drawing the light colours.
+ * @param {Element} drawing
+ * @param {Map<string, string>} colours those that it has, by the light ones
+ */
+export function recolour(drawing, colours) {
+  for (const svg of drawing.querySelectorAll("svg")) svg.style.backgroundColor = "transparent";
+  // Of two that are one colour in the dark, the first, which is that of charts, remains.
+  const light = new Map([...colours].reverse().map(([own, now]) => [now, own]));
   for (const node of drawing.querySelectorAll("[fill], [stroke]")) {
     for (const name of ["fill", "stroke"]) {
       const colour = light.get(node.getAttribute(name) ?? "");

@@ -101,7 +101,6 @@ export interface View {
   addEventListener(name: string, listener: (event: MouseEvent, item?: Item) => void): View;
   addSignalListener(name: string, listener: (name: string, value: unknown) => void): View;
   runAsync(): Promise<View>;
-  run(): View;
   finalize(): View;
   toCanvas(scale: number): Promise<HTMLCanvasElement>;
   toSVG(): Promise<string>;
