@@ -225,7 +225,8 @@ def test_a_fall_between_equal_ends_is_no_change():
 def test_rewards_of_many_levels_have_no_solved_prompts():
     low = [0.1, 0.2, 0.3, 0.15, 0.25, 0.35]
     high = [value + 1 for value in low]
-    rewards = {0: [low, low, low], 1: [low, high], 2: [high, low]}
+    rewards = {0: [low, low, low]}
+    rewards |= {1: [low, high], 2: [high, low]}
     found = courses_of(rewards)
     assert list(found.values()) == ["UNCLEAR", "IMPROVED", "REGRESSED"]
 
@@ -253,6 +254,7 @@ def test_without_responses_there_are_no_courses():
 def test_huge_rewards_do_not_break_the_test():
     huge = [1e308] * 6
     tiny = [-1e308] * 6
+    usual = [[1.0], [2.0]]
     with np.errstate(over="ignore", invalid="ignore"):
-        found = courses_of({0: [tiny, huge], 1: [[1.0], [2.0]]})
+        found = courses_of({0: [tiny, huge], 1: usual})
     assert found[0] == "IMPROVED"

@@ -2,8 +2,9 @@
 
 A group whose responses all have the same reward (std below 1e-6) has advantages of zero, so that
 its rollouts give no learning signal. The share of such groups is ``zero_variance_groups`` of the
-table of steps, from which all sentences, tiles and charts take it. Its parts are the groups that all
-earn the run's lowest reward, those that all earn its best one, and those that are equal in between.
+table of steps, from which all sentences, tiles and charts take it. Its parts are the groups that
+all earn the run's lowest reward, those that all earn its best one, and those that are equal in
+between.
 """
 
 from __future__ import annotations
