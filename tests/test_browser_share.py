@@ -145,7 +145,7 @@ def test_how_to_read_is_folded_stays_dismissed_and_can_be_asked_for(browser, hac
         page.wait_for_selector("html[data-ready]", state="attached")
         assert page.locator(shown).is_hidden()
         page.goto((hacking / "steps/3.html").as_uri())
-        page.click("footer a")
+        page.click("footer a[href*=how-to]")
         page.wait_for_url("**/index.html#how-to-read*")
         page.wait_for_selector(f"{shown} dl")
         page.emulate_media(media="print")

@@ -4,7 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from rlreport.check.group_signal import group_signal, signal_in_words
+from rlreport.check.group_signal import GroupSignal, group_signal, signal_in_words
+from rlreport.tables import Tables
 from tests.tables_builder import charts_of_run, response_table, tables_of
 
 SIZE = 4
@@ -12,16 +13,20 @@ SIZE = 4
 
 def run(*steps: list[list[float]], **columns: float) -> pd.DataFrame:
     """A run from the rewards of each group of each step."""
-    rows = [
-        (step, group, reward)
-        for step, groups in enumerate(steps)
-        for group, rewards in enumerate(groups)
-        for reward in rewards
-    ]
+    rows = []
+    for step, groups in enumerate(steps):
+        for group, rewards in enumerate(groups):
+            rows += [(step, group, reward) for reward in rewards]
     step, group, reward = np.array(rows).T
     return response_table(
         {"step": step, "prompt_id": group, "reward": reward, **columns}
     )
+
+
+def signal_of(tables: Tables) -> GroupSignal:
+    signal = group_signal(tables)
+    assert signal is not None
+    return signal
 
 
 WRONG = [0.0] * SIZE
@@ -31,7 +36,9 @@ HALF = [0.5] * SIZE
 
 
 def test_groups_are_counted_by_their_rewards():
-    tables = tables_of(run([WRONG, MIXED, MIXED, RIGHT], [HALF, WRONG, WRONG, MIXED]))
+    first = [WRONG, MIXED, MIXED, RIGHT]
+    second = [HALF, WRONG, WRONG, MIXED]
+    tables = tables_of(run(first, second))
     steps = tables.steps
     assert steps["wrong_groups"].tolist() == [0.25, 0.5]
     assert steps["right_groups"].tolist() == [0.25, 0.0]
@@ -49,25 +56,24 @@ def test_if_all_rewards_are_equal_they_are_neither_the_lowest_nor_the_best():
 
 def test_the_share_of_the_run_weighs_groups_not_steps():
     tables = tables_of(run([WRONG], [MIXED, MIXED, MIXED]))
-    signal = group_signal(tables)
+    signal = signal_of(tables)
     assert signal.groups == 4
     assert signal.equal == 0.25
     assert signal_in_words(signal).startswith(
-        "25% of 4 groups taught nothing (25% all wrong)."
+        "25% of 4 groups gave no learning signal (25% all wrong)."
     )
 
 
 def test_the_chart_and_the_sentence_have_the_number_of_the_table():
     random = np.random.default_rng(1)
     shares = np.linspace(0.1, 0.8, 40)
-    table = run(
-        *[
-            [WRONG if random.random() < share else MIXED for _ in range(10)]
-            for share in shares
-        ]
-    )
+    steps = []
+    for share in shares:
+        is_wrong = random.random(10) < share
+        steps.append([WRONG if wrong else MIXED for wrong in is_wrong])
+    table = run(*steps)
     tables = tables_of(table)
-    signal = group_signal(tables)
+    signal = signal_of(tables)
     equal = table.groupby(["step", "group"])["reward"].std(ddof=0) < 1e-6
     assert signal.equal == pytest.approx(equal.mean())
     chart = charts_of_run(tables)["groups"]
@@ -86,7 +92,7 @@ def test_groups_that_the_trainer_left_out_are_told_apart():
     table["dropped"] = (table["prompt_id"] < 1).astype(float)
     tables = tables_of(table)
     assert tables.steps["dropped_groups"].tolist() == [0.25]
-    words = signal_in_words(group_signal(tables))
+    words = signal_in_words(signal_of(tables))
     assert "The trainer left out another 25%" in words
 
 
@@ -96,7 +102,8 @@ def test_a_run_that_does_not_learn_from_groups_wastes_none():
     critic = run([WRONG, MIXED], value_mean=0.5)
     assert group_signal(tables_of(critic)) is None
     # A few prompts that happen to recur are no groups.
-    few = run([[0.0], [1.0], [0.5], [0.1], [0.7], [0.0, 0.0]])
+    singles = [[reward] for reward in (0.0, 1.0, 0.5, 0.1, 0.7)]
+    few = run([*singles, [0.0, 0.0]])
     assert group_signal(tables_of(few)) is None
 
 
@@ -107,5 +114,5 @@ def test_a_single_step_is_drawn_as_wide_as_the_chart():
 
 
 def test_if_all_groups_teach_the_sentence_says_so():
-    words = signal_in_words(group_signal(tables_of(run([MIXED, MIXED]))))
+    words = signal_in_words(signal_of(tables_of(run([MIXED, MIXED]))))
     assert words == "The rewards of all 2 groups differ: each gives a learning signal."

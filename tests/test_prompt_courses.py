@@ -39,13 +39,21 @@ def run(
     prompts, steps, size = shape
     step = np.repeat(np.arange(steps), prompts * size)
     prompt = np.tile(np.repeat(np.arange(prompts), size), steps)
-    level = random.random(prompts)[prompt] * (1 - rise) + rise * step / (steps - 1)
+    level = random.random(prompts)[prompt] * (1 - rise)
+    level += rise * step / (steps - 1)
     earned = reward(level)
     levels = np.unique(earned)
     correct = earned if len(levels) <= 2 else np.full(len(step), np.nan)
     return response_table(
         {"step": step, "prompt_id": prompt, "reward": earned, "correct": correct}
     )
+
+
+def family(
+    shape: tuple[int, int, int],
+    kind: Callable[[np.random.Generator], Callable[[np.ndarray], np.ndarray]],
+) -> Family:
+    return lambda random, rise: run(random, shape, kind(random), rise)
 
 
 def families() -> dict[str, Family]:
@@ -56,20 +64,20 @@ def families() -> dict[str, Family]:
         return lambda level: level + random.normal(0, 1, len(level))
 
     def coarse(random):
-        return lambda level: np.rint(3 * level + random.normal(0, 1, len(level)))
+        return lambda level: np.rint(noisy(random)(3 * level))
 
     def heavy(random):
         return lambda level: level + random.standard_cauchy(len(level))
 
-    sizes = {"epochs": (64, 9, 8), "twice": (100, 2, 8), "few": (6, 30, 4)}
+    sizes = {
+        "epochs": (64, 9, 8),
+        "twice": (100, 2, 8),
+        "few": (6, 30, 4),
+    }
     made: dict[str, Family] = {}
     for kind in (binary, noisy, coarse, heavy):
-        for name, (prompts, steps, size) in sizes.items():
-            made[f"{kind.__name__}, {name}"] = (
-                lambda random, rise, kind=kind, at=(prompts, steps, size): run(
-                    random, at, kind(random), rise
-                )
-            )
+        for name, shape in sizes.items():
+            made[f"{kind.__name__}, {name}"] = family(shape, kind)
     return made
 
 
@@ -81,8 +89,8 @@ def changed(courses: pd.DataFrame) -> bool:
 @pytest.mark.parametrize("name", families())
 def test_without_a_change_at_most_one_run_in_twenty_has_a_prompt_that_changed(name):
     random = np.random.default_rng(7)
-    family = families()[name]
-    false = sum(changed(prompt_courses(family(random, 0.0))) for _ in range(RUNS))
+    make = families()[name]
+    false = sum(changed(prompt_courses(make(random, 0.0))) for _ in range(RUNS))
     # 5% of 120 is 6; by chance up to 11 in one of a thousand such families
     assert false <= stats.binom.ppf(0.999, RUNS, 0.05)
 
@@ -115,12 +123,15 @@ def test_prompts_that_improve_are_found_more_often_the_more_responses_there_are(
 def test_the_exact_test_of_shares_is_fishers():
     random = np.random.default_rng(1)
     tables = []
+    expected = []
     for _ in range(60):
-        n, m = random.integers(1, 30, 2)
-        tables.append([random.integers(0, n + 1), n, random.integers(0, m + 1), m])
-    expected = [
-        stats.fisher_exact([[a, n - a], [b, m - b]])[1] for a, n, b, m in tables
-    ]
+        n, m = random.integers(1, 30, 2).tolist()
+        a = random.integers(0, n + 1)
+        b = random.integers(0, m + 1)
+        tables.append([a, n, b, m])
+        right = [a, b]
+        wrong = [n - a, m - b]
+        expected.append(stats.fisher_exact([right, wrong])[1])
     assert fisher_p(np.array(tables)) == pytest.approx(expected, rel=1e-9)
     assert len(fisher_p(np.empty((0, 4), np.int64))) == 0
 
@@ -160,27 +171,27 @@ def test_false_discoveries_are_controlled_as_by_benjamini_and_hochberg():
     adjusted = stats.false_discovery_control(p, method="bh")
     assert kept(p, 0.05).tolist() == (adjusted <= 0.05).tolist()
     # The largest p that passes takes those before it along.
-    assert kept(np.array([0.04, 0.045]), 0.05).tolist() == [True, True]
+    both = np.array([0.04, 0.045])
+    assert kept(both, 0.05).all()
     assert kept(np.empty(0), 0.05).tolist() == []
 
 
 def courses_of(rewards: dict[int, list[list[float]]], **columns) -> dict[int, str]:
     """Return the course of each prompt; ``rewards`` are those of each step, by prompt."""
-    rows = [
-        (step, prompt, reward)
-        for prompt, steps in rewards.items()
-        for step, group in enumerate(steps)
-        for reward in group
-    ]
+    rows = []
+    for prompt, steps in rewards.items():
+        for step, group in enumerate(steps):
+            rows += [(step, prompt, reward) for reward in group]
     rows.sort(key=lambda one: one[0])
-    step, prompt, reward = (np.array(values) for values in zip(*rows, strict=True))
+    step, prompt, reward = np.array(rows).T
     table = response_table(
         {"step": step, "prompt_id": prompt, "reward": reward, **columns}
     )
     if "correct" not in columns and len(np.unique(reward)) <= 2:
         table["correct"] = table["reward"]
     found = prompt_courses(table).set_index("prompt_id")["course"]
-    return {prompt: PromptCourse(code).name for prompt, code in found.items()}
+    names = [PromptCourse(code).name for code in found]
+    return dict(zip(found.index.tolist(), names, strict=True))
 
 
 def test_never_and_always_solved_are_facts_and_one_step_is_no_course():
@@ -214,11 +225,10 @@ def test_a_fall_between_equal_ends_is_no_change():
 def test_rewards_of_many_levels_have_no_solved_prompts():
     low = [0.1, 0.2, 0.3, 0.15, 0.25, 0.35]
     high = [value + 1 for value in low]
-    assert courses_of({0: [low, low, low], 1: [low, high], 2: [high, low]}) == {
-        0: "UNCLEAR",
-        1: "IMPROVED",
-        2: "REGRESSED",
-    }
+    rewards = {0: [low, low, low]}
+    rewards |= {1: [low, high], 2: [high, low]}
+    found = courses_of(rewards)
+    assert list(found.values()) == ["UNCLEAR", "IMPROVED", "REGRESSED"]
 
 
 def test_responses_of_untrained_branches_and_without_a_grade_do_not_count():
@@ -244,6 +254,7 @@ def test_without_responses_there_are_no_courses():
 def test_huge_rewards_do_not_break_the_test():
     huge = [1e308] * 6
     tiny = [-1e308] * 6
+    usual = [[1.0], [2.0]]
     with np.errstate(over="ignore", invalid="ignore"):
-        found = courses_of({0: [tiny, huge], 1: [[1.0] * 6, [2.0, 1.0, 1.5] * 2]})
+        found = courses_of({0: [tiny, huge], 1: usual})
     assert found[0] == "IMPROVED"

@@ -3,6 +3,7 @@
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -91,7 +92,8 @@ def test_the_drawing_has_the_colour_of_each_cell(levels):
     assert (found == colour_indices(drawn)).all()
     assert (found == -1).sum() == (drawn.count == 0).sum() > 0
     scale = scale_of(drawn)
-    part = np.clip((drawn.means - scale.low) / (scale.high - scale.low), 0, 1)
+    span = scale.high - scale.low
+    part = np.clip((drawn.means - scale.low) / span, 0, 1)
     known = found >= 0
     assert (found[known] == np.rint(part * 7)[known]).all()
 
@@ -157,7 +159,7 @@ def test_prompts_of_validation_are_below_those_of_the_training():
     "reward",
     [
         lambda step, prompt: np.full(len(step), 0.25),
-        lambda step, prompt: np.where(step > 1, 1e308, -1e308) * (1 - prompt / 9),
+        lambda step, prompt: np.sign(step - 1.5) * 1e308 * (1 - prompt / 9),
         lambda step, prompt: np.where(prompt == 0, 1e300, step % 3),
     ],
     ids=["equal", "huge", "an outlier"],
@@ -186,11 +188,10 @@ def test_prompts_that_do_not_recur_have_no_map(tmp_path: Path):
 
 def test_a_hostile_prompt_stays_text(tmp_path: Path):
     bad = "</script><img src=x onerror=alert(1)>\ud800{prompt}"
-    rows = [
-        row(step, prompt=bad, response=f"r{step}{n}", reward=float(step))
-        for step in range(2)
-        for n in range(4)
-    ]
+    rows: list[dict[str, Any]] = []
+    for step in (0, 0, 0, 1, 1, 1):
+        response = f"r{len(rows)}"
+        rows.append(row(step, prompt=bad, response=response, reward=float(step)))
     write(tmp_path / "log.jsonl", rows)
     out = tmp_path / "out"
     rlreport.build(tmp_path / "log.jsonl", out, workers=1)

@@ -10,6 +10,7 @@ from urllib.parse import unquote
 
 import mailparser
 import pytest
+from playwright.sync_api import ViewportSize
 
 import rlreport
 from rlreport.pages.author_notes import quotes_of, render_notes
@@ -19,7 +20,6 @@ from tests.browser import serious, until, visiting
 from tests.forms import FORMS, everything
 from tests.hostile import MARK, STRINGS
 from tests.reading import row, write
-from tests.running import in_ci
 from tests.running import rlreport as command
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -206,6 +206,7 @@ def test_hostile_quotes_stay_text(build, browser):
 def test_a_long_quote_has_a_short_address():
     quote = "好" * MOST_CHARS
     address = Addresses(frozenset({1})).response(1, 2, quote=quote)
+    assert address is not None
     assert unquote(address.partition("quote=")[2]) == "好" * MOST_QUOTED
 
 
@@ -252,8 +253,8 @@ def test_a_link_marks_the_quote_in_its_response_and_scrolls_to_it(
 ):
     out = build(NOTES, form)
     page = out if form == "html" else out / "index.html"
-    looks = {"viewport": {"width": width, "height": 800}}
-    with visiting(browser, page, **looks) as tab:
+    viewport: ViewportSize = {"width": width, "height": 800}
+    with visiting(browser, page, viewport=viewport) as tab:
         # A response without tokens: the words are marked in its text, far down.
         tab.locator(".author-notes a", has_text="needle is here").click()
         until(tab, "CSS.highlights.get('cited')?.size === 1")

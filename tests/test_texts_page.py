@@ -21,7 +21,7 @@ def share_of(step: int, word: str) -> int:
     if word == "party":  # spreads and stays
         return 0 if step < 15 else 20
     if word == "hurray":  # spreads, and dies out in the last steps
-        return 0 if step < 10 else 18 if step < 37 else 1
+        return 18 if 10 <= step < 37 else int(step >= 37)
     return 12
 
 
@@ -99,7 +99,7 @@ def test_texts_that_died_out_are_told_apart_and_come_last(report):
 def test_a_text_leads_to_a_search_that_finds_the_responses_with_it(browser, report):
     (cells,) = (cells for text, cells in table_of(report).items() if "party" in text)
     (address,) = re.findall(r'href="([^"]*)"', cells["search"])
-    wanted = searchable(unquote(address.partition("q=")[2]))
+    wanted = searchable(unquote(re.findall("q=([^&]*)", address)[0]))
     assert any(wanted in searchable(str(one["response"])) for one in rows())
     page_name, _, state = unescape(address).partition("#")
     with visiting(browser, report / page_name, f"#{state}") as page:

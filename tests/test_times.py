@@ -518,7 +518,8 @@ def test_when_a_run_was_is_told_with_its_time_zone(tmp_path: Path) -> None:
     rows = metrics(timestamp=lambda s: at(s).isoformat())
     utc = times(written(tmp_path / "utc.jsonl", rows))
     assert times_in_words(utc) == "2026-11-02 10:00 to 10:03 UTC (3 min 48 s)"
-    local = replace(utc, is_utc=False, end=utc.start + 86_400, pause_seconds=3600)
+    next_day = START.timestamp() + 86_400
+    local = replace(utc, is_utc=False, end=next_day, pause_seconds=3600)
     assert times_in_words(local) == (
         "2026-11-02 10:00 to 2026-11-03 10:00 local time (24 h 0 min, 1 h 0 min of it in pauses)"
     )

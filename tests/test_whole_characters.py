@@ -31,12 +31,13 @@ def pieces(text: str, *ends: int) -> list[str]:
 def test_the_bytes_of_an_emoji_are_counted_as_the_emoji_and_its_kl_is_their_sum():
     spaced = pieces(" 🎉", 3, 4)
     units = [[*ORDINARY, *spaced, *spaced], [*ORDINARY, *pieces("🎉", 2, 3)]]
-    kl = [[0.0, 0.0, 0.0, 1.0, 2.0, 3.0, 5.0, 6.0, 7.0], [0.0, 0.0, 4.0, 1.0, 1.0, 2.0]]
+    kl = [[0.0] * 3 + [1.0, 2.0, 3.0, 5.0, 6.0, 7.0], [0.0, 0.0, 4.0, 1.0, 1.0, 2.0]]
     prob = [[0.5] * 9, [0.5] * 6]
     sample = token_sample(units, kl=kl, log_ratio=kl, prob=prob)
     tokens = token_table(sample, responses(step=[0, 0])).set_index("token")
     assert set(tokens.index) == {" the", " of", "你", " 🎉", "🎉"}
-    party, lone = tokens.loc[" 🎉"], tokens.loc["🎉"]
+    party = tokens.loc[" 🎉"]
+    lone = tokens.loc["🎉"]
     assert (party["count"], party["kl_mean"], party["log_ratio_mean"]) == (2, 12, 12)
     assert (lone["count"], lone["kl_mean"], lone["raw"]) == (1, 4, "ðŁİī")
     assert tokens["kl_share"].to_dict() == pytest.approx(

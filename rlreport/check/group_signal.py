@@ -1,9 +1,10 @@
 """How many groups of a run gave no learning signal, and why.
 
 A group whose responses all have the same reward (std below 1e-6) has advantages of zero, so that
-its rollouts teach nothing. This is the column ``zero_variance_groups`` of the table of steps, from
-which all sentences, tiles and charts take the share. The parts of it are those groups that all earn
-the run's lowest reward, those that all earn its best one, and those that are equal in between.
+its rollouts give no learning signal. The share of such groups is ``zero_variance_groups`` of the
+table of steps, from which all sentences, tiles and charts take it. Its parts are the groups that
+all earn the run's lowest reward, those that all earn its best one, and those that are equal in
+between.
 """
 
 from __future__ import annotations
@@ -106,8 +107,8 @@ def signal_in_words(signal: GroupSignal) -> str:
     else:
         texts.append(
             plural(
-                "{share:percent} of {count} group taught nothing ({parts}).",
-                "{share:percent} of {count} groups taught nothing ({parts}).",
+                "{share:percent} of {count} group gave no learning signal ({parts}).",
+                "{share:percent} of {count} groups gave no learning signal ({parts}).",
                 signal.groups,
                 share=signal.equal,
                 parts=listed(found),

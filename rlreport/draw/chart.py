@@ -298,14 +298,20 @@ def _json_values(column: Floats | Sequence[Any]) -> Sequence[Any]:
 
 
 class KeyEntry(NamedTuple):
-    """A curve in the key of its chart."""
+    """A curve or an area in the key of its chart."""
 
     title: str
     style: Style
+    is_area: bool = False
 
     def sample(self) -> str:
-        """Return a short line in the style, as SVG."""
+        """Return a short line, or a filled box, in the style, as SVG."""
         colour, dash = self.style
+        if self.is_area:
+            return (
+                '<svg width="14" height="10" aria-hidden="true"><path d="M0 0h14v10h-14z" '
+                f'fill="var({sentinels()[colour]})"/></svg>'
+            )
         lengths = ",".join(map(str, dash))
         dashes = f' stroke-dasharray="{lengths}"' if dash[1:] != (0,) else ""
         return (

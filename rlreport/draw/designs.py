@@ -72,8 +72,6 @@ def curves(scale: Any) -> Spec:
     y = _y("value", scale)
     label = {"align": "right", "dx": -2, "baseline": "alphabetic"}
     label_place = {"x": "step:Q", "y": "y:Q", "text": "label:N"}
-    own_colour = alt.Color("colour:N", scale=None)
-    dashes = alt.Scale(domain=[0, 1], range=[[1, 0], [4, 3]])
     hover = alt.selection_point(
         name="hover",
         on="pointerover",
@@ -90,23 +88,7 @@ def curves(scale: Any) -> Spec:
     return _design(
         *_mark_layers(),
         _zero(),
-        _data_layer(
-            "interval",
-            "rect",
-            {"fillOpacity": 0.1},
-            x="from:Q",
-            x2="to:Q",
-            color=own_colour,
-        ),
-        _data_layer(
-            "rule",
-            "rule",
-            {"strokeWidth": 1},
-            x="step:Q",
-            color=own_colour,
-            strokeDash=alt.StrokeDash("dashed:O", scale=dashes, legend=None),
-            strokeOpacity=alt.StrokeOpacity("opacity:Q", scale=None),
-        ),
+        *_rule_layers(),
         _data_layer("event", "rule", EVENT, x="step:Q"),
         _layer(
             "band",
@@ -146,15 +128,7 @@ def curves(scale: Any) -> Spec:
         _data_layer(
             "event_label", "text", {**EVENT_LABEL, "y": 9}, x="step:Q", text="event:N"
         ),
-        _data_layer(
-            "rule_label",
-            "text",
-            EVENT_LABEL,
-            x="step:Q",
-            y=alt.Y("place:Q", scale=None, axis=None),
-            text="label:N",
-            color=own_colour,
-        ),
+        _rule_label(),
         # The tooltip needs one row per step with the values of all series in columns, such as
         # ``policy_value``.
         pointer.transform_fold(
@@ -170,17 +144,12 @@ def stacked() -> Spec:
     """Return the design of areas over the steps that lie on each other.
 
     Data: ``step``, ``series``, ``low`` and ``high`` (edges of the area), ``value`` (its middle) and
-    ``amount``. Layers with their own data: ``marked`` and ``marked_bar`` as of ``curves``, and
-    ``label`` (``step``, ``series``, ``y``, ``label``).
+    ``amount``. Layers with their own data: ``marked``, ``marked_bar`` and those of the run's rules
+    as of ``curves``, ``label`` and ``halo`` behind it (``step``, ``series``, ``y``, ``label``).
     """
     color = _by_series(alt.Color)
-    label = {
-        "align": "left",
-        "dx": 7,
-        "dy": 3,
-        "baseline": "alphabetic",
-        "color": LIGHT["text"],
-    }
+    label = {"align": "right", "dx": -4, "dy": 4, "baseline": "alphabetic"}
+    place = {"x": "step:Q", "y": "y:Q", "text": "label:N"}
     hover = alt.selection_point(
         name="hover",
         on="pointerover",
@@ -206,7 +175,9 @@ def stacked() -> Spec:
     return _design(
         area,
         *_mark_layers(),
-        _data_layer("label", "text", label, x="step:Q", y="y:Q", text="label:N"),
+        *_rule_layers(),
+        _data_layer("halo", "text", label | HALO, **place),
+        _data_layer("label", "text", label | {"color": LIGHT["text"]}, **place),
         # The tooltip needs one row per step with the amounts of all series in columns.
         pointer.transform_calculate(named="datum.series + '_amount'")
         .transform_pivot("named", value="amount", groupby=["step"])
@@ -478,6 +449,43 @@ def _mark_layers() -> list[Any]:
             "marked_bar", "rect", {"fillOpacity": 1}, **place, **bar, tooltip=tip
         ),
     ]
+
+
+def _rule_layers() -> list[Any]:
+    """Return the layers of the rules of the run: a pale interval, and a line."""
+    own_colour = alt.Color("colour:N", scale=None)
+    dashes = alt.Scale(domain=[0, 1], range=[[1, 0], [4, 3]])
+    return [
+        _data_layer(
+            "interval",
+            "rect",
+            {"fillOpacity": 0.1},
+            x="from:Q",
+            x2="to:Q",
+            color=own_colour,
+        ),
+        _data_layer(
+            "rule",
+            "rule",
+            {"strokeWidth": 1},
+            x="step:Q",
+            color=own_colour,
+            strokeDash=alt.StrokeDash("dashed:O", scale=dashes, legend=None),
+            strokeOpacity=alt.StrokeOpacity("opacity:Q", scale=None),
+        ),
+    ]
+
+
+def _rule_label() -> Any:
+    return _data_layer(
+        "rule_label",
+        "text",
+        EVENT_LABEL,
+        x="step:Q",
+        y=alt.Y("place:Q", scale=None, axis=None),
+        text="label:N",
+        color=alt.Color("colour:N", scale=None),
+    )
 
 
 def _brush(encodings: list[Any], **places: Any) -> Any:

@@ -125,8 +125,9 @@ def _convert(
 
 
 def _place(element: ET.Element, origin: tuple[float, float]) -> tuple[float, float]:
+    """Return where an element is; half a pixel across, for sharp lines, would be stretched."""
     transform = element.get("transform", "")
-    found = _TRANSLATE.fullmatch(transform)
+    found = _TRANSLATE.fullmatch(transform.replace("translate(0.5,", "translate(0,"))
     if transform and not found:
         raise NotFluidError(transform)
     x, y = (float(found[1]), float(found[2])) if found else (0.0, 0.0)
@@ -140,8 +141,7 @@ def _add_text(
         return
     x, y = place
     attributes = _without(plot.attributes(element), "transform")
-    # Half a pixel is for lines alone.
-    attributes |= {"x": plot.across(x - x % 0.5), "y": _number(y)}
+    attributes |= {"x": plot.across(x), "y": _number(y)}
     if is_second and y > plot.height:
         attributes["class"] = (
             "second"  # narrow charts have every other number of the steps

@@ -36,13 +36,13 @@ def group_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
         Part("right", message("all right"), right, _RIGHT),
     ]
     signal = group_signal(tables)
-    title = message("Groups by reward")
+    title = message("Groups")
     note = message(
         "Every response of a group that is all wrong, all right or equal has the same reward, so "
         "it gives no learning signal."
     )
     if signal is not None:
-        title = message("Groups by reward: {words}", words=signal_in_words(signal))
+        title = message("Groups: {words}", words=signal_in_words(signal))
     yield stacked_chart(
         frame,
         "groups",

@@ -99,7 +99,8 @@ class PromptMap:
     @property
     def means(self) -> Floats:
         """The mean of each cell, NaN without a response."""
-        return ratio(self.total.ravel(), self.count.ravel()).reshape(self.count.shape)
+        means = ratio(self.total.ravel(), self.count.ravel())
+        return means.reshape(self.count.shape)
 
     @property
     def row_height(self) -> int:
@@ -177,9 +178,8 @@ class Scale(NamedTuple):
         if self.low == self.high:
             return np.where(np.isfinite(means), 0.5, np.nan)
         # Divided first: the range of large rewards may be infinite.
-        return np.clip(
-            (means / 2 - self.low / 2) / (self.high / 2 - self.low / 2), 0, 1
-        )
+        half_range = self.high / 2 - self.low / 2
+        return np.clip((means / 2 - self.low / 2) / half_range, 0, 1)
 
 
 def scale_of(drawn: PromptMap) -> Scale:
@@ -194,7 +194,8 @@ def scale_of(drawn: PromptMap) -> Scale:
         return Scale(level, level, is_clipped=False)
     low, high = np.quantile(means, [_CLIPPED, 1 - _CLIPPED]).tolist()
     if not low < high:
-        low, high = least, most
+        low = least
+        high = most
     return Scale(low, high, is_clipped=least < low or most > high)
 
 
@@ -253,7 +254,7 @@ def _paths(indices: Ints) -> str:
         dx = np.diff(x, prepend=0)
         dx[1:] -= length[:-1]
         dy = np.diff(y, prepend=0)
-        moves = zip(dx.tolist(), dy.tolist(), length.tolist(), strict=True)
+        moves = np.column_stack([dx, dy, length]).tolist()
         strokes = "".join(f"m{right} {down}h{along}" for right, down, along in moves)
         # Strokes are one row high, and lie in its middle.
         paths.append(f'<path stroke="var(--{colour})" d="M0 .5{strokes}"/>')

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,8 @@ import numpy as np
 from rlreport.draw.chart import (
     Axis,
     Chart,
+    KeyEntry,
+    Rows,
     drawable,
     fill,
     finite_or_none,
@@ -24,17 +26,18 @@ from rlreport.draw.curves import (
     DrawnCurve,
     ThinnedCurves,
     curve_styles,
-    is_sparse,
-    spread_out,
     thinned,
 )
-from rlreport.draw.frame import Frame
+from rlreport.draw.frame import Frame, mark_layers
+from rlreport.draw.rules import PlacedRules
+from rlreport.draw.smoothing import is_sparse
 from rlreport.draw.theme import INTERACTION, VALUE_FORMAT, Spec
 from rlreport.figures.ragged import Floats
 from rlreport.text.messages import message, sentences
 from rlreport.text.numbers import NumberKind, written
 
-_LABELS = 110  # pixels right of the plot, for the names of areas
+# Least height of an area at its end for its name to be written there, in pixels
+_LEAST_NAMED = 13
 _LEAST_LABELLED = (
     0.03  # areas that end lower than this part of the axis have no name there
 )
@@ -73,46 +76,28 @@ def stacked_chart(
         percent: whether the amounts are fractions of 1, shown as percentages.
         note: last sentence of the description.
     """
-    amounts = [drawable(part.amounts) for part in parts]
-    is_known = np.isfinite(np.array(amounts)).all(axis=0)
-    if not is_known.any():
-        return None
-    curves: list[DrawnCurve] = []
-    low = np.where(is_known, 0.0, np.nan)
-    for part, values in zip(parts, amounts, strict=True):
-        if not np.any(values[is_known]):
-            continue
-        high = low + values
-        middle = (low + high) / 2
-        curves.append(
-            DrawnCurve(
-                part.key, part.title, middle, colour=part.colour, low=low, high=high
-            )
-        )
-        low = high
+    curves = _areas(parts)
     if not curves:
         return None
     thin = thinned(frame.steps, curves)
-    highest = np.asarray(thin.curves[-1].high)
-    top = 1.0 if percent else limits([np.array([0.0]), highest])[1]
-    y = Axis(0.0, top, _axis_title(axis, thin), percent)
+    y = _value_axis(thin, axis, percent=percent)
+    rows: list[dict[str, Any]] = []
+    for curve in thin.curves:
+        rows += _rows(frame, thin.steps, curve)
+    labels = _labels(thin, y)
     marks = frame.marks(name)
-    marked: list[dict[str, Any]] = []
-    for mark in sorted(marks, key=lambda mark: -mark.severity.order):
-        finding = {"severity": mark.severity, "finding": mark.title}
-        marked += [{"from": start, "to": end} | finding for start, end in mark.spans]
-    rows = [row for curve in thin.curves for row in _rows(frame, thin.steps, curve)]
+    layers: dict[str, Rows] = {
+        "rows": rows,
+        "label": labels,
+        "halo": labels,
+        **mark_layers(sorted(marks, key=lambda mark: -mark.severity.order)),
+        "rule": _rules(frame),
+    }
     spec, vega = fill(
         "stacked",
-        {
-            "rows": rows,
-            "marked": marked,
-            "marked_bar": marked,
-            "label": _labels(thin, y),
-        },
+        layers,
         (frame.axis(min(6, len(thin.steps))), y),
         curve_styles(thin.curves),
-        right=_LABELS,
     )
     _add_tooltip(spec, thin.curves, percent=percent)
     described = [_in_words(curve, frame.steps, percent=percent) for curve in curves]
@@ -128,6 +113,46 @@ def stacked_chart(
         spec=spec,
         vega=vega,
         shaded=tuple((mark.severity, mark.words) for mark in marks),
+        key=() if labels else _key(curves),
+    )
+
+
+def _areas(parts: Sequence[Part]) -> list[DrawnCurve]:
+    """Return the areas, each on the one before; the line in the middle is not drawn."""
+    amounts = [drawable(part.amounts) for part in parts]
+    is_known = np.isfinite(np.array(amounts)).all(axis=0)
+    low = np.where(is_known, 0.0, np.nan)
+    areas = []
+    for part, values in zip(parts, amounts, strict=True):
+        if not np.any(values[is_known]):
+            continue
+        high = low + values
+        middle = (low + high) / 2
+        area = DrawnCurve(part.key, part.title, middle, part.colour)
+        areas.append(replace(area, low=low, high=high))
+        low = high
+    return areas
+
+
+def _value_axis(thin: ThinnedCurves, title: str, *, percent: bool) -> Axis:
+    highest = np.asarray(thin.curves[-1].high)
+    top = 1.0 if percent else limits([np.array([0.0]), highest])[1]
+    return Axis(0.0, top, _axis_title(title, thin), percent)
+
+
+def _rules(frame: Frame) -> Rows:
+    """Return the rules of the run; labels on the areas could not be read."""
+    placed = PlacedRules.on_axis(frame.rules, frame.extent, labelled=False)
+    return [row | {"opacity": 1} for row in placed.layers()["rule"]]
+
+
+def _key(areas: Sequence[DrawnCurve]) -> tuple[KeyEntry, ...]:
+    """Return the names of areas from the top down, as they lie on each other."""
+    if len(areas) == 1:  # the title names it
+        return ()
+    return tuple(
+        KeyEntry(area.title, (area.colour, area.dash), is_area=True)
+        for area in reversed(areas)
     )
 
 
@@ -143,7 +168,8 @@ def _rows(frame: Frame, steps: Floats, curve: DrawnCurve) -> list[dict[str, Any]
     high = np.asarray(curve.high)
     known = np.flatnonzero(np.isfinite(low))
     if len(known) == 1:
-        ends = np.array([frame.extent[0], steps[known[0]], frame.extent[1]])
+        left, right = frame.extent
+        ends = np.array([left, steps[known[0]], right])
         index = np.repeat(known, 3)
         return _records(curve, ends, low[index], high[index])
     if is_sparse(low):  # without rows for its gaps, the area bridges them
@@ -166,26 +192,21 @@ def _records(
 
 
 def _labels(thin: ThinnedCurves, y: Axis) -> list[dict[str, Any]]:
-    """Return a row per area with its name, at its middle at the last step that has values."""
-    height = plot_height("half")
-    per_pixel = (y.high - y.low) / height
-    places = []
+    """Return a row per area with its name, in its middle at its end; [] if one is too low there."""
+    if len(thin.curves) == 1:  # the title names it
+        return []
+    least = _LEAST_NAMED * (y.high - y.low) / plot_height("half")
+    rows = []
     for curve in thin.curves:
         low = np.asarray(curve.low)
         high = np.asarray(curve.high)
         last = int(np.flatnonzero(np.isfinite(low))[-1])
-        places.append(float(low[last] + high[last]) / 2 / per_pixel)
-    heights = spread_out(np.array(places), height).tolist()
-    rows = []
-    for curve, place in zip(thin.curves, heights, strict=True):
-        rows.append(
-            {
-                "step": float(thin.steps[-1]),
-                "series": curve.key,
-                "y": finite_or_none(y.low + place * per_pixel),
-                "label": label(curve.title, 22),
-            }
-        )
+        if high[last] - low[last] < least:
+            return []
+        place = finite_or_none(float(low[last] + high[last]) / 2)
+        step = float(thin.steps[-1])
+        text = label(curve.title, 22)
+        rows.append({"step": step, "series": curve.key, "y": place, "label": text})
     return rows
 
 
@@ -213,7 +234,7 @@ def _in_words(curve: DrawnCurve, steps: Floats, *, percent: bool) -> str:
             value=written(float(amounts[index]), kind),
             step=float(steps[index]),
         )
-        for index in dict.fromkeys((int(known[0]), int(known[-1])))
+        for index in np.unique(known[[0, -1]]).tolist()
     ]
     if len(ends) == 1:
         return message("{name}: {value}.", name=curve.title, value=ends[0])

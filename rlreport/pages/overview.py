@@ -30,6 +30,7 @@ from rlreport.pages.page import Addresses, Page
 from rlreport.pages.prompt_map_view import courses_in_words
 from rlreport.pages.run_facts import RunFact, run_facts
 from rlreport.pages.table import (
+    MOST_PRINTED,
     Columns,
     ColumnView,
     KeyFigure,
@@ -41,7 +42,7 @@ from rlreport.pages.table import (
 )
 from rlreport.pages.times_view import TimeView, time_lines, time_view
 from rlreport.read.changed import changes_in_words
-from rlreport.tables import NoteKind, Tables, counted_responses
+from rlreport.tables import NoteKind, RowRole, Tables, counted_responses
 from rlreport.text.messages import (
     format_message,
     listed,
@@ -88,7 +89,7 @@ class OverviewView:
 
     facts: list[RunFact]  # model, date, … as far as they are known
     summary: str
-    responses: int  # how many the run has
+    responses: int  # number of training responses
     notes: Markup  # the author's, as HTML
     card: Mapping[str, str] | None
     warnings: str  # what readers must know of the logs before they read the verdict
@@ -150,14 +151,18 @@ def _overview(
     if not run.has_responses:
         metrics = tables.metrics.columns[1:]  # without the step
         advice = logging_advice(map(str, metrics))
+    figures = run_figures(report)
     extremes = extreme_responses(report)
     moved = moved_view(report)
+    if moved is not None:
+        # The curves of those that moved are above; all figures alike have none, which is calmer.
+        figures = [replace(figure, sparkline="") for figure in figures]
     has_unscored = bool(tables.rescoring and tables.rescoring.missing)
     flips = Link(message("Flips"), addresses.page("flips"))
     return OverviewView(
         facts=run_facts(run),
         summary=_summary(tables),
-        responses=len(tables.responses),
+        responses=int((tables.responses["validation"] == RowRole.TRAINING).sum()),
         notes=notes,
         card=card_view(run.card),
         warnings=_warnings(run),
@@ -175,7 +180,7 @@ def _overview(
         not_drawn=not_drawn(tables),
         time=time_view(tables.times, by_place.time, addresses),
         in_short=_in_short(tables),
-        figures=run_figures(report),
+        figures=figures,
         windows=windows_in_words(run),
         environments=environments_table(report, addresses),
         extremes=extremes_table(extremes, report.shared.prefixes, addresses),
@@ -359,6 +364,7 @@ def _steps_table(run: JudgedRun, addresses: Addresses) -> TableView:
         hrefs=map(addresses.step, numbers),
         badges=badges,
         note=note,
+        printed=evenly(len(numbers), MOST_PRINTED).tolist(),
     )
 
 

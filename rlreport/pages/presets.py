@@ -74,7 +74,8 @@ def cut_off(values: Mapping[str, Floats], strings: Strings) -> Mask:
         return np.array([text == limit for text in strings[ENDING.key]], np.bool_)
     if "finished" in values:
         return np.equal(values["finished"], 0.0)
-    return np.zeros(len(next(iter(values.values()), ())), np.bool_)
+    rows = len(next(iter(values.values()), ()))
+    return np.zeros(rows, np.bool_)
 
 
 def _without_branches(
@@ -113,7 +114,8 @@ def _worst(
     label = message("Worst")
     if distrusting is not None:
         name = distrusting.name
-        is_cited = any(name in (text or "") for text in strings.get(FINDING.key, ()))
+        citing = [text for text in strings.get(FINDING.key, ()) if text is not None]
+        is_cited = any(name in text for text in citing)
         overpaid = distrusting.id in trust.OVERPAID
         why = message(
             "cited by the finding “{name}”, as a low reward is no sign of a bad response here",

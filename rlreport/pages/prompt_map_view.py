@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-import numpy as np
 import pandas as pd
 from markupsafe import Markup
 
 from rlreport.draw import strips
+from rlreport.draw.chart import finite_or_none
 from rlreport.draw.prompt_map import (
     COLOURS,
     PromptMap,
@@ -265,21 +265,19 @@ def _note(drawn: PromptMap) -> str:
 
 
 def _data(report: RunReport, drawn: PromptMap, addresses: Addresses) -> PromptMapData:
-    bins = drawn.bins
-    limits = [bins.limits(column) for column in range(bins.count)]
+    limits = [drawn.bins.limits(column) for column in range(drawn.bins.count)]
     shown = report.listed_prompts
     values = drawn.total if drawn.measure == "solved" else drawn.means
+    rounded = [finite_or_none(value) for value in values.ravel().tolist()]
+    linked = [int(prompt_id in shown) for prompt_id in drawn.prompts]
     return {
         "prompts": drawn.prompts,
         "names": _names(report, drawn.prompts),
-        "linked": [int(prompt_id in shown) for prompt_id in drawn.prompts],
+        "linked": linked,
         "low": [low for low, _ in limits],
         "high": [high for _, high in limits],
         "count": drawn.count.ravel().tolist(),
-        "value": [
-            float(f"{value:.6g}") if np.isfinite(value) else None
-            for value in values.ravel().tolist()
-        ],
+        "value": rounded,
         "measure": drawn.measure,
         "training": len(drawn.prompts) - drawn.validation,
         "gap": drawn.gap,

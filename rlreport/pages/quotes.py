@@ -126,18 +126,18 @@ def _quote_rule(state: StateInline, silent: bool) -> bool:
 
 
 def _quote(match: re.Match[str]) -> Quote:
-    return Quote(int(match["step"]), int(match["n"]), match["shown"][1:-1])
+    text = match["shown"][1:-1]
+    return Quote(int(match["step"]), int(match["n"]), text)
 
 
 def quotes_in(text: str, parser: MarkdownIt) -> list[Quote]:
     """Return the quotes of a Markdown text, each once; ``parser`` has ``add_quotes``."""
-    quotes = [
-        child.meta["quote"]
-        for token in parser.parse(text)
-        for child in token.children or ()
-        if child.type == "quote"
-    ]
-    return list(dict.fromkeys(quotes))
+    quotes: dict[Quote, None] = {}
+    for token in parser.parse(text):
+        for child in token.children or ():
+            if child.type == "quote":
+                quotes[child.meta["quote"]] = None
+    return list(quotes)
 
 
 def check_quotes(

@@ -69,9 +69,13 @@ def _copied(
     if not _vary(numbers):  # equal constants may be different things
         return ""
     for other in shown:
-        if np.allclose(numbers, values[other.key], rtol=SAME, atol=0.0, equal_nan=True):
+        if _equal(numbers, values[other.key]):
             return message("it equals “{column}” in every response", column=other.label)
     return ""
+
+
+def _equal(some: Floats, others: Floats) -> bool:
+    return np.allclose(some, others, rtol=SAME, atol=0.0, equal_nan=True)
 
 
 def _vary(numbers: Floats) -> bool:
@@ -83,7 +87,9 @@ def _numbering(
     numbers: Floats, steps: NDArray[np.int64], prompts: NDArray[np.int64]
 ) -> str:
     """Return what the values are an id of, in words; "" if they are none."""
-    if not np.isfinite(numbers).all() or (numbers != np.floor(numbers)).any():
+    # NaN and infinity are not integers either.
+    is_integer = np.isfinite(numbers) & (numbers == np.floor(numbers))
+    if not is_integer.all():
         return ""
     if _numbers_prompts(numbers, prompts):
         return message("it is a number of the prompt")
@@ -108,5 +114,6 @@ def _numbers_rows(numbers: Floats, steps: NDArray[np.int64]) -> bool:
     """Return whether the values are consecutive integers, all different, in each step."""
     order = np.lexsort((numbers, steps))
     within = np.diff(steps[order]) == 0
-    # Steps of one response number nothing.
-    return bool(within.any()) and bool((np.diff(numbers[order])[within] == 1).all())
+    # Without two responses in a step there is nothing to number.
+    gaps = np.diff(numbers[order])[within]
+    return len(gaps) > 0 and bool((gaps == 1).all())

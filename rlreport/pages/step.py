@@ -325,8 +325,9 @@ def rows_data(job: StepJob, rows: StepRows, context: PageContext) -> RowsData:
     cited_by = findings_of_responses(job.findings, job.plan.step)
     if cited_by:
         names = [cited_by.get(rollout.n, []) for rollout in rollouts]
+        numbers = [float(len(one)) for one in names]
         described += [CITED, replace(FINDING, hidden=True, width=SHORT_STRINGS)]
-        values[CITED.key] = np.array([len(one) for one in names], np.float64)
+        values[CITED.key] = np.array(numbers)
         strings[FINDING.key] = [listed(one) if one else None for one in names]
     data: RowsData = {
         "run": context.title,

@@ -41,9 +41,8 @@ class ColumnView:
     written: NumberKind = "number"  # format of the column's numbers
     group: str = ""  # heading above the column's name in menus, "" for computed figures
     term: str = ""  # key of its definition, "" without one
-    bad_end: BadEnd = (
-        ""  # the end that lists are first sorted by, see ``columns.BadEnd``
-    )
+    # the end that lists are first sorted by, see ``columns.BadEnd``
+    bad_end: BadEnd = ""
     # class of the column's width in lists of responses, see ``pages.widths``; "": by its label
     width: str = ""
 
@@ -93,6 +92,11 @@ class RowView:
     badges: list[str] = field(default_factory=list)
 
 
+# So many rows of a long table are printed; the style sheet has this number, too
+MOST_PRINTED = 10
+LONG = 13  # A table of so many rows is long
+
+
 @dataclass(frozen=True, slots=True)
 class TableView:
     id: str
@@ -100,6 +104,9 @@ class TableView:
     columns: list[ColumnView]
     rows: list[RowView]
     note: str = ""  # which rows are left out, such as "128 of 1,024 shown, chosen by …"
+    # indices of the rows that are printed of a long table; without any, the first MOST_PRINTED are
+    printed: frozenset[int] = frozenset()
+    print_note: str = ""  # how many rows are printed if not all are
 
     def others(self, row: RowView) -> Iterator[tuple[tuple[str, str, bool], Cell]]:
         """Yield ((kind, key, hidden) of its column, cell) for each cell of a row but the first."""
@@ -227,11 +234,13 @@ def table(
     hrefs: Iterable[str | None] = repeat(None),
     badges: Iterable[list[str]] = repeat([]),
     note: str = "",
+    printed: Iterable[int] = (),
 ) -> TableView:
     """Build a table; each of ``columns`` has one number, text, None or Cell per row.
 
     ``ids`` are a response's n, a step or a prompt id; 0, 1, … by default. ``badges`` follow the
-    first cell of a row, ``note`` says what was left out.
+    first cell of a row, ``note`` says what was left out, ``printed`` are the indices of rows that
+    are printed of a long table.
     """
     by_column = [_cells(values, column) for column, values in columns.items()]
     by_row = zip(*by_column, strict=True)
@@ -242,7 +251,19 @@ def table(
             ids or count(), by_row, hrefs, badges, strict=False
         )
     ]
-    return TableView(name, caption, list(columns), rows, note)
+    print_note = _print_note(len(rows))
+    return TableView(
+        name, caption, list(columns), rows, note, frozenset(printed), print_note
+    )
+
+
+def _print_note(rows: int) -> str:
+    """Return how many of a table's rows are printed if not all are, else ""."""
+    if rows < LONG:
+        return ""
+    return message(
+        "{some:count} of {all:count} rows are printed.", some=MOST_PRINTED, all=rows
+    )
 
 
 def _cells(values: Iterable[Any], column: ColumnView) -> Iterator[Cell]:

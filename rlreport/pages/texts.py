@@ -283,7 +283,7 @@ def _example(
 
 
 def searchable(text: str) -> str:
-    """Normalize a text for searching, as the function of this name in ``list/rows.js`` does."""
+    """Normalize a text for searching, as the function of this name in ``list/query.js`` does."""
     return re.sub(r"\s+", " ", text.lower())
 
 
@@ -359,9 +359,7 @@ def _spreading(report: RunReport, addresses: Addresses) -> TableView:
         if level not in levels:
             columns[column] = rows[column.key]
         elif at:
-            columns[column] = [
-                Cell(span(one.steps), float(one.steps[0])) for one in levels[level]
-            ]
+            columns[column] = [_steps_cell(one.steps) for one in levels[level]]
         else:
             columns[column] = [one.value for one in levels[level]]
     columns[_SEEN_IN] = examples
@@ -376,6 +374,11 @@ def _spreading(report: RunReport, addresses: Addresses) -> TableView:
             "First, peak and last are levels of the curve: means over the steps beside them."
         ),
     )
+
+
+def _steps_cell(steps: tuple[int, int]) -> Cell:
+    first, _ = steps
+    return Cell(span(steps), float(first))
 
 
 def _search(
@@ -402,6 +405,6 @@ def _search(
             continue
         response = rollouts.text("response", int(index)) or ""
         if not report.run.options.redact and searchable(wanted) in searchable(response):
-            address = addresses.responses(f"q={quote(wanted, safe='')}")
+            address = addresses.responses(f"q={quote(wanted, safe='')}&in=response")
             return Cell(message("search"), wanted, href=address)
     return _NONE

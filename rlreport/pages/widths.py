@@ -12,7 +12,7 @@ import unicodedata
 from collections.abc import Iterable
 
 CHARACTERS = (10, 12, 16, 20, 26, 32)
-USUAL = 9  # Characters of the usual column of numbers
+USUAL = 8  # Characters of a label that the usual column of numbers has room for
 MOST_OF_LABEL = 20  # Maximum characters of a line of a label
 
 # Width of columns of short strings, such as how a response ended, which may be of any length
@@ -26,8 +26,12 @@ _BREAK = re.compile(r"(?<=[_./:\-])|(?<=\s)")
 def label_width(label: str) -> str:
     """Return the width in which a label has two lines, "" for the usual one of numbers."""
     parts = _BREAK.split(label)
-    halves = [("".join(parts[:k]), "".join(parts[k:])) for k in range(len(parts))]
-    need = min(max(map(_characters, half)) for half in halves)
+    needs = []
+    for place in range(len(parts)):
+        first = _characters("".join(parts[:place]))
+        second = _characters("".join(parts[place:]))
+        needs.append(max(first, second))
+    need = min(needs)
     return "" if need <= USUAL else _width(min(need, MOST_OF_LABEL))
 
 

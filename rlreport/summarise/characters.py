@@ -30,14 +30,6 @@ class Characters(NamedTuple):
     sizes: Ints  # number of tokens of each unit
 
 
-class _Ends(NamedTuple):
-    """How tokens begin and end, as UTF-8 bytes; an entry for each token."""
-
-    head: Ints  # number of bytes at the start that continue a character
-    size: Ints  # number of bytes
-    missing: Ints  # number of bytes that the last character lacks
-
-
 def whole_characters(sample: TokenSample) -> Characters:
     """Merge tokens that form whole characters where they stand next to each other.
 
@@ -140,8 +132,8 @@ def _follows(texts: TextSample, encoded: list[bytes]) -> Bools:
     ``encoded`` are the bytes of each entry of the vocabulary. Not all that is joined is a
     character: bytes may be missing at the end, or out of range.
     """
-    ends = _Ends(*np.array([_ends(one) for one in encoded], np.int64).reshape(-1, 3).T)
-    head, size, missing = (values[texts.units] for values in ends)
+    of_tokens = np.array([_ends(token) for token in encoded], np.int64)
+    head, size, missing = of_tokens[texts.units].T
     is_inner = (head == size) & (size > 0)  # it has bytes within a character only
     place = np.arange(len(texts.units))
     # The last place that begins a character, or has a whole one, and how many bytes followed it
@@ -151,7 +143,7 @@ def _follows(texts: TextSample, encoded: list[bytes]) -> Bools:
     pending -= bytes_until - bytes_until[begins]
     before = np.append(0, pending[:-1])
     fits = np.where(is_inner, head <= before, head == before)
-    result = (before > 0) & (head > 0) & fits
+    result: Bools = (before > 0) & (head > 0) & fits
     # No character extends over two texts.
     text_starts = texts.offsets[:-1]
     result[text_starts[text_starts < len(result)]] = False
@@ -159,14 +151,20 @@ def _follows(texts: TextSample, encoded: list[bytes]) -> Bools:
 
 
 def _ends(token: bytes) -> tuple[int, int, int]:
-    """Return the fields of ``_Ends`` for a token."""
+    """Return how a token begins and ends, given its UTF-8 bytes.
+
+    That is how many bytes at its start continue a character, how many it has, and how many its
+    last character lacks.
+    """
     head = next(
         (i for i, byte in enumerate(token) if not 0x80 <= byte <= 0xBF), len(token)
     )
     missing = 0
     for length, byte in enumerate(reversed(token[-3:]), 1):
         if byte >= 0xC2:  # the first byte of a character of two, three or four
-            of_character = 2 + (byte >= 0xE0) + (byte >= 0xF0)
+            of_character = 4 if byte >= 0xF0 else 3
+            if byte < 0xE0:
+                of_character = 2
             missing = max(0, of_character - length)
         if not 0x80 <= byte <= 0xBF:
             break

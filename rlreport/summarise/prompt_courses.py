@@ -142,7 +142,9 @@ def _sides(values: PromptValues, prompts: Grouped) -> Ints:
     number = np.arange(len(visits)) - by_prompt.starts[by_prompt.codes]
     count = by_prompt.counts[by_prompt.codes]
     part = np.maximum(count // 3, 1)
-    side = np.where(number < part, 0, np.where(number >= count - part, 1, -1))
+    side = np.full(len(visits), -1)
+    side[number < part] = 0
+    side[number >= count - part] = 1
     side[count < 2] = -1
     return side[visits.codes]
 
@@ -169,7 +171,8 @@ def _fisher_p(a: int, n: int, b: int, m: int) -> float:
     from scipy.special import gammaln
 
     right = a + b
-    i = np.arange(max(0, right - m), min(n, right) + 1, dtype=np.float64)
+    least = max(0, right - m)
+    i = np.arange(least, min(n, right) + 1, dtype=np.float64)
     logs = -(
         gammaln(i + 1)
         + gammaln(n - i + 1)
@@ -177,7 +180,7 @@ def _fisher_p(a: int, n: int, b: int, m: int) -> float:
         + gammaln(m - right + i + 1)
     )
     chances = np.exp(logs - logs.max())
-    observed = chances[a - int(i[0])]
+    observed = chances[a - least]
     as_unlikely = chances <= observed * (1 + _EQUAL)
     return min(1.0, float(chances[as_unlikely].sum() / chances.sum()))
 
@@ -193,7 +196,8 @@ def _ranked(values: Floats, prompts: Grouped, sides: Ints, index: int) -> RankTe
     start = int(prompts.starts[index])
     end = start + int(prompts.counts[index])
     side = sides[start:end]
-    return rank_test(values[start:end][side == 0], values[start:end][side == 1])
+    own = values[start:end]
+    return rank_test(own[side == 0], own[side == 1])
 
 
 def rank_test(early: Floats, late: Floats) -> RankTest:
@@ -209,11 +213,13 @@ def rank_test(early: Floats, late: Floats) -> RankTest:
     rises = distance < 0
     if total <= EXACT_RESPONSES:
         chances = _chances_of_rank_sums(tuple(ties.tolist()), n)
-        far = np.abs(np.arange(len(chances)) - n * (total + 1)) >= abs(distance)
+        from_mean = np.arange(len(chances)) - n * (total + 1)
+        far = np.abs(from_mean) >= abs(distance)
         return RankTest(float(chances[far].sum()), rises)
     m = total - n
-    tied = float((ties.astype(np.float64) ** 3 - ties).sum()) / (total * (total - 1))
-    variance = n * m / 12 * (total + 1 - tied)
+    sizes = ties.astype(np.float64)
+    tied = float((sizes**3 - sizes).sum())
+    variance = n * m / 12 * (total + 1 - tied / (total * (total - 1)))
     if variance <= 0:  # all are equal
         return RankTest(1.0, rises)
     z = max(0.0, abs(distance) / 2 - 0.5) / math.sqrt(variance)
@@ -233,14 +239,16 @@ def _chances_of_rank_sums(ties: tuple[int, ...], n: int) -> Floats:
     ways = np.zeros((n + 1, most + 1))
     ways[0, 0] = 1
     for rank in doubled_ranks.tolist():
-        ways[1:, rank:] += ways[:-1, : most + 1 - rank].copy()
+        with_rank = ways[:-1, : most + 1 - rank].copy()
+        ways[1:, rank:] += with_rank
     return np.asarray(ways[n] / ways[n].sum())
 
 
 def kept(p: Floats, rate: float) -> NDArray[np.bool_]:
     """Return which tests the procedure of Benjamini and Hochberg (1995) keeps at this rate."""
     order = np.argsort(p, kind="stable")
-    limits = rate * np.arange(1, len(p) + 1) / max(1, len(p))
+    numbers = np.arange(1, len(p) + 1)
+    limits = rate * numbers / max(1, len(p))
     passing = np.flatnonzero(p[order] <= limits)
     result = np.zeros(len(p), bool)
     if len(passing):

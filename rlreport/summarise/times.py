@@ -295,7 +295,7 @@ def _by_phase(
 
 def _by_rollout(table: pd.DataFrame) -> pd.DataFrame:
     """Return mean and largest duration of a step's rollouts, of the first such metrics."""
-    plain = {_plain(str(name)): str(name) for name in sorted(map(str, table.columns))}
+    plain = {_plain(name): name for name in sorted(map(str, table.columns))}
     for name, metric in plain.items():
         match = _SLOWEST.fullmatch(name)
         if match is None:

@@ -1,12 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import {
-  addressOf,
-  boxOf,
-  cellAt,
-  moved,
-  wordsOf,
-} from "../../static/js/prompts/map-cells.js";
+import { addressOf, boxOf, cellAt, moved, wordsOf } from "../../static/js/prompts/map-cells.js";
 
 /** Three prompts of the training and one of validation, at two columns of two steps and one of one. */
 const DATA = {

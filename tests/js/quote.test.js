@@ -32,4 +32,5 @@ test("the tokens of a quote are those that have a part of it", () => {
   assert.deepEqual(partsWithQuote(tokens, "."), [6, 7]);
   assert.deepEqual(partsWithQuote(tokens, "It"), [0, 1]);
   assert.equal(partsWithQuote(tokens, "was"), null);
+  assert.deepEqual(partsWithQuote(["a", "", "", "🎉", "b"], "🎉"), [1, 4]);
 });

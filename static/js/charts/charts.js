@@ -3,7 +3,7 @@
 /** @import { Embed, Item, Range, Row, Spec, View } from "./spec.d.ts" */
 
 import { shadeFindings, Shared, smoothingTools } from "./chart-tools.js";
-import { themeColours } from "./colours.js";
+import { recolour, themeColours } from "./colours.js";
 import { extentOf, specFor, positive } from "./chart-spec.js";
 import { el, readJson } from "../shared/dom.js";
 import { mountExplore } from "./explore.js";
@@ -71,6 +71,8 @@ const BRUSH_PAUSE = 30;
 const DRAG_PX = 3;
 /** Minimum width of a plot in pixels. */
 const LEAST_WIDTH = 80;
+/** Widths of charts on A4 with margins of 14 mm, in pixels: across the page, and of two columns. */
+const PAPER = { wide: 688, half: 336 };
 /** Distance of the tooltip from the pointer in pixels. */
 const TIP_GAP = 12;
 
@@ -90,6 +92,9 @@ export class Chart {
     this.rendered = [...this.plot.childNodes];
     /** @type {Node[]} */
     this.live = [];
+    this.isOnPaper = false;
+    /** @type {Map<string, string>} */
+    this.colours = new Map();
     /** @type {Set<string>} columns this chart's brush limits */
     this.brushedKeys = new Set();
     /** Timer of the filter by the brush. */
@@ -129,6 +134,8 @@ export class Chart {
       this.shared.zoomTo(null);
     };
     plot.addEventListener("dblclick", zoomOut, { signal });
+    addEventListener("beforeprint", () => this.toPaper(), { signal });
+    addEventListener("afterprint", () => this.fromPaper(), { signal });
     signal.addEventListener("abort", () => this.unmount());
   }
 
@@ -149,7 +156,7 @@ export class Chart {
   /** The zoom of the page, null where the chart shows its own steps. */
   get zoom() {
     const { zoom } = this.shared;
-    return isSame(zoom, extentOf(this.spec)) ? null : zoom;
+    return !this.overSteps || isSame(zoom, extentOf(this.spec)) ? null : zoom;
   }
 
   /**
@@ -165,11 +172,13 @@ export class Chart {
     if (!this.zoom) {
       return isFocused ? { words: message("Whole run"), zoom: whole } : null;
     }
-    const [low, high] = (isFocused ? own : this.zoom).map(Math.round);
-    const words = isFocused
-      ? message("Steps {low}–{high} alone", { low, high })
-      : message("Steps {low}–{high}: show all", { low, high });
-    return { words, zoom: null };
+    if (isFocused && isSame(this.zoom, whole)) {
+      const [low, high] = own.map(Math.round);
+      return { words: message("Steps {low}–{high} alone", { low, high }), zoom: null };
+    }
+    const [low, high] = this.zoom.map(Math.round);
+    const words = message("Steps {low}–{high}: show all", { low, high });
+    return { words, zoom: isFocused ? whole : null };
   }
 
   /** @param {string} name of a parameter */
@@ -214,10 +223,10 @@ export class Chart {
       el("p", { class: "label" }, message("Data")),
       dataTools(this, close),
     ];
+    if (this.overSteps) parts.unshift(this.zoomFields(close));
     if (positive(this.spec, this.values())) {
       parts.unshift(el("label", {}, box, message("Log y")));
     }
-    if (this.overSteps) parts.unshift(this.zoomFields(close));
     sheet.replaceChildren(...parts);
   }
 
@@ -247,6 +256,14 @@ export class Chart {
   /** First and last step that the chart shows, null if it is none over the steps. */
   get shownSteps() {
     return this.overSteps ? (this.zoom ?? extentOf(this.spec)) : null;
+  }
+
+  /** Whether all responses of the page count into the chart: it shows all steps, of rollouts. */
+  get showsWhole() {
+    if ((this.figure.dataset.chart ?? "").startsWith("metric_")) return false;
+    const shown = this.shownSteps;
+    const whole = shown && stepsOf(this.values());
+    return !whole || (shown[0] <= whole[0] && shown[1] >= whole[1]);
   }
 
   /** How the chart's curves are smoothed, "" if they are as logged. */
@@ -367,9 +384,10 @@ export class Chart {
   specNow() {
     const { smoothing } = this.shared;
     const { zoom } = this;
+    this.colours = themeColours();
     const source = { ...this.spec, config: this.config };
     if (this.showsResponses) source.data = { name: "rows", values: this.rows() };
-    const spec = specFor(source, themeColours(), { zoom, smoothing, log: this.log });
+    const spec = specFor(source, this.colours, { zoom, smoothing, log: this.log });
     if (spec.mark || spec.layer) spec.width = this.inner();
     return spec;
   }
@@ -401,7 +419,7 @@ export class Chart {
   fit() {
     // Charts of several plots have a width each.
     const isOnePlot = this.spec.mark || this.spec.layer;
-    if (!this.view || !isOnePlot) return;
+    if (!this.view || !isOnePlot || this.isOnPaper) return;
     const width = this.inner();
     if (this.view.width() !== width) this.view.width(width).runAsync();
   }
@@ -526,6 +544,32 @@ export class Chart {
     this.menu.node.remove();
     this.resized.disconnect();
     this.showRendered();
+  }
+
+  /**
+   * Shows the rendered SVG, which is light and as wide as its place. A chart in another state than
+   * it is drawn anew, in the width that it will have on paper.
+   */
+  async toPaper() {
+    if (!this.view) return;
+    this.isOnPaper = true;
+    const isAsRendered = !this.zoom && !this.log && this.shared.smoothing === "auto";
+    if (isAsRendered) {
+      this.plot.replaceChildren(...this.rendered);
+      return;
+    }
+    const { left = 0, right = 0 } = this.paddingOfPlot;
+    const paper = this.figure.classList.contains("wide") ? PAPER.wide : PAPER.half;
+    // Vega draws in microtasks, which run before the browser prints.
+    await this.view.width(paper - left - right).runAsync();
+    recolour(this.plot, this.colours);
+  }
+
+  fromPaper() {
+    this.isOnPaper = false;
+    if (!this.view) return;
+    if (this.plot.contains(this.live[0])) this.draw();
+    else this.plot.replaceChildren(...this.live);
   }
 
   /** Puts the rendered SVG back. */

@@ -27,6 +27,23 @@ export function themeColours() {
   return now;
 }
 
+/**
+ * Gives a drawing the light colours.
+ * @param {Element} drawing
+ * @param {Map<string, string>} colours those that it has, by the light ones
+ */
+export function recolour(drawing, colours) {
+  for (const svg of drawing.querySelectorAll("svg")) svg.style.backgroundColor = "transparent";
+  // Of two that are one colour in the dark, the first, which is that of charts, remains.
+  const light = new Map([...colours].reverse().map(([own, now]) => [now, own]));
+  for (const node of drawing.querySelectorAll("[fill], [stroke]")) {
+    for (const name of ["fill", "stroke"]) {
+      const colour = light.get(node.getAttribute(name) ?? "");
+      if (colour) node.setAttribute(name, colour);
+    }
+  }
+}
+
 /** @param {string} colour "rgb(1, 2, 3)" */
 function hex(colour) {
   const parts = colour.match(/\d+/g) ?? [];

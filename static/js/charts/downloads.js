@@ -181,8 +181,8 @@ function sentenceOf(chart) {
  */
 function factsOf(chart) {
   const [low, high] = (chart.shownSteps ?? []).map((step) => written(step, "count"));
-  const { responses } = chart.hooks;
   const { spec } = chart;
+  const responses = chart.showsWhole ? chart.hooks.responses : 0;
   return {
     quantity: axisTitle(spec, "y"),
     steps:

@@ -53,7 +53,7 @@ export function heightOf(drawing) {
  */
 export function stretchedPath(path, factor) {
   return path.replace(/([MLHVhvlmZz])([^A-Za-z]*)/g, (_, command, places) => {
-    const numbers = (places.match(/-?[\d.]+(?:e-?\d+)?/g) ?? []).map(Number);
+    const numbers = (places.match(/-?[\d.]+/g) ?? []).map(Number);
     const isAcross = /** @param {number} k */ (k) =>
       "Hh".includes(command) || (!"Vv".includes(command) && k % 2 === 0);
     const stretched = numbers.map((/** @type {number} */ number, /** @type {number} */ k) =>

@@ -72,7 +72,7 @@ export async function mountRunList(root, section, address, signal) {
       if (!rowIds.includes(id)) return addressOf(data, step, n);
       return format(address.path, new URLSearchParams([["r", id], ...carried(address)]));
     },
-    stepLink: ({ step }) => stepLink(data, step),
+    stepLink: (part, at) => stepLink(data, part.step, part.n[at]),
   });
   mountToolbar(section, view, presets);
   section.querySelector(".list-tools")?.append(search.note);
@@ -90,10 +90,15 @@ function addressOf(data, step, n) {
   return data.address.replace("{step}", String(step)).replace("{n}", String(n));
 }
 
-/** Returns the link to the page of a step. @param {RunListData} data @param {string} step */
-function stepLink(data, step) {
-  const href = data.address.replace("{step}", step).replace(/[?#](?!\/).*$/, "");
-  return el("a", { class: "related", href }, message("Step {step}", { step }));
+/**
+ * Returns the link to a response on the page of its step.
+ * @param {RunListData} data
+ * @param {string} step
+ * @param {number} n
+ */
+function stepLink(data, step, n) {
+  const href = addressOf(data, step, n);
+  return el("a", { class: "related to-step", href }, message("Step {step}", { step }));
 }
 
 /** The data of steps for the response panel, each loaded once. */

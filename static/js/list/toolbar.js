@@ -46,8 +46,7 @@ export function mountToolbar(section, view, presets = []) {
     hasText ? rowHeightButton(view) : null,
     copyButton(message("Copy CSV"), () => toCsv(rows)),
     copyButton(message("Copy JSON"), () => toJson(rows)),
-    count,
-    el("div", { class: "shown-rows" }, presetButtons(rows, presets), chips),
+    el("div", { class: "shown-rows" }, presetButtons(rows, presets), chips, count),
   ];
   section.querySelector(".list-tools")?.append(...tools.filter((tool) => tool !== null));
   const show = () => {

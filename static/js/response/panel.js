@@ -44,7 +44,8 @@ const SEVERITIES = {
  *   such data
  * @property {(id: [number, number]) => string} [hrefTo] returns the address of a response, given
  *   its step and n
- * @property {(data: PanelData) => Node} [stepLink] returns the link to the page of the step
+ * @property {(data: PanelData, at: number) => Node} [stepLink] returns the link to the
+ *   response on the page of its step
  */
 
 export class Panel {
@@ -262,7 +263,7 @@ export class Panel {
       el(
         "div",
         { class: "response-more" },
-        this.stepLink?.(data) ?? null,
+        this.stepLink?.(data, at) ?? null,
         ...samePromptLinks(data, at, this.hrefTo),
         timelineLink(data, at),
         this.status,

@@ -117,21 +117,24 @@ function patternOf(said) {
   return new RegExp(parts.join("\\s*#?(\\d+)\\s*"), "i");
 }
 
-/** @param {string} said @returns {Place | null} */
+/** Returns the place of the address in a text, null without one. @param {string} said @returns {Place | null} */
 function addressIn(said) {
   const at = said.lastIndexOf("#");
-  if (at < 0) {
-    const [page] = /\S+\.html?(?=$|[\s.,;:)，。；）])/i.exec(said) ?? [];
-    return page ? { page: pageOf(page), params: new URLSearchParams() } : null;
-  }
-  const [fragment = ""] = /^\S*/.exec(said.slice(at + 1)) ?? [];
-  const state = fragment.replace(TRAILING, "");
-  if (state && !/^\/|^[\w.-]+=/.test(state)) return null;
+  if (at < 0) return fileIn(said);
   const before = said.slice(0, at);
+  const [fragment] = said.slice(at + 1).split(/\s/);
+  const state = fragment.replace(TRAILING, "");
   const hasFile = /\.html?$/i.test(before);
-  if (!hasFile && !state) return null;
+  if (!state) return hasFile ? placeAt(before, "") : null;
+  if (!/^\/|^[\w.-]+=/.test(state)) return null;
   const place = placeAt(before, `#${state}`);
   return hasFile || state.startsWith("/") ? place : { ...place, page: null };
+}
+
+/** Returns the place of a page named without a state. @param {string} said @returns {Place | null} */
+function fileIn(said) {
+  const [file] = /\S+\.html?(?=$|[\s.,;:)，。；）])/i.exec(said) ?? [];
+  return file ? placeAt(file, "") : null;
 }
 
 /** Returns the page that a file of a folder has. @param {string} path */

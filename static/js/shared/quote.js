@@ -46,5 +46,8 @@ export function partsWithQuote(parts, quote) {
   if (!span) return null;
   let end = 0;
   const ends = parts.map((part) => (end += part.length));
-  return [ends.findIndex((one) => one > span[0]), ends.findIndex((one) => one >= span[1]) + 1];
+  let first = ends.findIndex((one) => one > span[0]);
+  // A token that begins a character is empty; a later one has the character.
+  while (first > 0 && parts[first - 1] === "") first -= 1;
+  return [first, ends.findIndex((one) => one >= span[1]) + 1];
 }
