@@ -215,6 +215,24 @@ def test_a_climb_from_a_low_is_told_from_the_first_level_or_with_the_steps_of_th
     assert "→ 0.90" in words["back"]
 
 
+@pytest.mark.parametrize(
+    ("name", "before", "after", "words"),
+    [
+        ("aux/odd", 2.0, 5.0, "aux/odd × 2.5"),
+        ("aux/odd", 0.2, 5.0, "aux/odd 0.20 → 5"),  # 4% of the range
+        ("objective/kl", 0.02, 0.06, "KL × 3"),
+        ("objective/kl", 0.00013, 0.049, "KL 0.00013 → 0.049"),
+    ],
+)
+def test_no_factor_is_told_from_a_level_that_is_nearly_zero(
+    name: str, before: float, after: float, words: str
+):
+    level = np.where(np.arange(STEPS) < BREAK, before, after)
+    noise = noisy(1, 0.0, 0.01) * before
+    run = run_of(broken(0, 0.9, 0.1), **{name: level + noise})
+    assert words in str(moved_in_words(moved(run, lead())))
+
+
 def test_a_wide_interval_that_ends_before_the_onset_is_not_around_it():
     onset = Onset(60, 20, 60)
     steps = np.arange(STEPS)
