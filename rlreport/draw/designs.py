@@ -70,10 +70,6 @@ def curves(scale: Any) -> Spec:
     width = _by_series(alt.Size)
     x = _x("step", tickMinStep=1)
     y = _y("value", scale)
-    label = {"align": "right", "dx": -2, "baseline": "alphabetic"}
-    label_place = {"x": "step:Q", "y": "y:Q", "text": "label:N"}
-    own_colour = alt.Color("colour:N", scale=None)
-    dashes = alt.Scale(domain=[0, 1], range=[[1, 0], [4, 3]])
     hover = alt.selection_point(
         name="hover",
         on="pointerover",
@@ -90,23 +86,7 @@ def curves(scale: Any) -> Spec:
     return _design(
         *_mark_layers(),
         _zero(),
-        _data_layer(
-            "interval",
-            "rect",
-            {"fillOpacity": 0.1},
-            x="from:Q",
-            x2="to:Q",
-            color=own_colour,
-        ),
-        _data_layer(
-            "rule",
-            "rule",
-            {"strokeWidth": 1},
-            x="step:Q",
-            color=own_colour,
-            strokeDash=alt.StrokeDash("dashed:O", scale=dashes, legend=None),
-            strokeOpacity=alt.StrokeOpacity("opacity:Q", scale=None),
-        ),
+        *_rule_layers(),
         _data_layer("event", "rule", EVENT, x="step:Q"),
         _layer(
             "band",
@@ -141,20 +121,7 @@ def curves(scale: Any) -> Spec:
             y="value:Q",
             color=color,
         ),
-        _data_layer("halo", "text", label | HALO, **label_place),
-        _data_layer("label", "text", label, **label_place, color=color),
-        _data_layer(
-            "event_label", "text", {**EVENT_LABEL, "y": 9}, x="step:Q", text="event:N"
-        ),
-        _data_layer(
-            "rule_label",
-            "text",
-            EVENT_LABEL,
-            x="step:Q",
-            y=alt.Y("place:Q", scale=None, axis=None),
-            text="label:N",
-            color=own_colour,
-        ),
+        *_label_layers(color),
         # The tooltip needs one row per step with the values of all series in columns, such as
         # ``policy_value``.
         pointer.transform_fold(
@@ -164,6 +131,43 @@ def curves(scale: Any) -> Spec:
         .transform_pivot("named", value="number", groupby=["step"])
         .add_params(hover, at),
     )
+
+
+def _rule_layers() -> list[Any]:
+    """Return the layers of the run's rules: the interval of the onset, and the lines."""
+    colour = alt.Color("colour:N", scale=None)
+    lengths = [[1, 0], [4, 3]]  # of a solid and of a dashed line
+    dashes = alt.Scale(domain=[0, 1], range=lengths)
+    interval = {"x": "from:Q", "x2": "to:Q", "color": colour}
+    line = {
+        "x": "step:Q",
+        "color": colour,
+        "strokeDash": alt.StrokeDash("dashed:O", scale=dashes, legend=None),
+        "strokeOpacity": alt.StrokeOpacity("opacity:Q", scale=None),
+    }
+    return [
+        _data_layer("interval", "rect", {"fillOpacity": 0.1}, **interval),
+        _data_layer("rule", "rule", {"strokeWidth": 1}, **line),
+    ]
+
+
+def _label_layers(color: alt.Color) -> list[Any]:
+    """Return the layers of texts in the plot: names of curves, labels of events and of rules."""
+    look = {"align": "right", "dx": -2, "baseline": "alphabetic"}
+    name = {"x": "step:Q", "y": "y:Q", "text": "label:N"}
+    event = {"x": "step:Q", "text": "event:N"}
+    rule = {
+        "x": "step:Q",
+        "y": alt.Y("place:Q", scale=None, axis=None),
+        "text": "label:N",
+        "color": alt.Color("colour:N", scale=None),
+    }
+    return [
+        _data_layer("halo", "text", look | HALO, **name),
+        _data_layer("label", "text", look, **name, color=color),
+        _data_layer("event_label", "text", EVENT_LABEL | {"y": 9}, **event),
+        _data_layer("rule_label", "text", EVENT_LABEL, **rule),
+    ]
 
 
 def paths() -> Spec:
