@@ -54,8 +54,7 @@ def test_one_end_of_the_reward_never_has_all_responses():
     assert preset_of("best", rare)["ranges"] == {"reward": (1, None)}
 
 
-NOTHING: list[float] = []
-SAME = (NOTHING, [NAN, NAN], [1, 1])
+SAME: tuple[list[float], ...] = ([], [NAN, NAN], [1, 1], [2, np.inf])
 
 
 @pytest.mark.parametrize("rewards", SAME)
