@@ -7,12 +7,36 @@ data.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from rlreport.text.messages import message
 from rlreport.text.numbers import NumberKind
+
+# The end of a column at which problems are: lists are first sorted by it ("" if neither is one)
+BadEnd: TypeAlias = Literal["", "low", "high"]
+
+# Names of the columns whose low, and whose high values are bad, in any table
+_LOW_IS_BAD = frozenset(
+    """
+    reward reward_gap valid_reward valid_reward_gap distinct_2 finished
+    reward_mean reward_min reward_max reward_gap_mean valid_reward_mean win_rate eos_rate
+    group_best_mean pass_at_1 pass_at_k kept_reward_mean all_reward_mean validation_reward_mean
+    explained_variance reward_first reward_last reward_gain
+    """.split()
+)
+_HIGH_IS_BAD = frozenset(
+    """
+    kl_k1 log_ratio_mean kl_k3 kl_k3_mean kl_max response_tokens response_chars
+    tool_errors unparsed_calls late_calls markup_turns empty_results unclosed_thinking void_turns
+    at_turn_limit seconds lag mismatch_ratio
+    kl_k1_mean response_tokens_mean response_chars_mean lose_rate duplicate_rate loop_rate
+    zero_variance_groups dropped_share mismatch_k3 mismatch_prob ratio_outside tool_error_share
+    unparsed_call_share late_call_share markup_turns_share empty_result_share seconds_mean
+    lag_mean lag_max failed_rollouts nan_values losing_streak
+    """.split()
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +54,22 @@ class Column:
     )
     # in the response list: shown, hidden until the reader selects the column, or never ("")
     listed: Literal["", "shown", "hidden"] = ""
+    table: str = ""  # the table that it is a column of
 
     def __post_init__(self) -> None:
         for name in ("label", "unit", "help"):
             object.__setattr__(self, name, message(getattr(self, name)))
+
+    @property
+    def term(self) -> str:
+        """Key of its definition; columns of other tables may have the name of one of steps."""
+        return self.name if self.table == "steps" else f"{self.table}.{self.name}"
+
+    @property
+    def bad_end(self) -> BadEnd:
+        if self.name in _LOW_IS_BAD:
+            return "low"
+        return "high" if self.name in _HIGH_IS_BAD else ""
 
     @property
     def axis(self) -> str:
@@ -50,6 +86,11 @@ class Column:
         if not self.unit:
             return self.label
         return message("{label} ({unit})", label=self.label, unit=self.unit)
+
+
+def columns_of(table: str, *columns: Column) -> tuple[Column, ...]:
+    """Return the columns of a table."""
+    return tuple(replace(column, table=table) for column in columns)
 
 
 _count = partial(Column, kind="count")
@@ -69,7 +110,8 @@ def _inner(name: str, unit: str, help: str, dtype: str = "float64") -> Column:
 
 # The response table: one row per response, sorted by (step, validation, file, offset, sub). The
 # response list shows columns in this order
-RESPONSE_COLUMNS = (
+RESPONSE_COLUMNS = columns_of(
+    "responses",
     _whole("step", "Step", "", "training step"),
     _whole("n", "#", "", "position in the step, in log order; (step, n) identifies a response"),
     _inner("file", "", "index into the files read", "int32"),
@@ -88,7 +130,7 @@ RESPONSE_COLUMNS = (
     _shown("valid_reward", "Second reward", "", "a reward that is not trained on"),
     _shown("ref_valid_reward", "Reference second reward", "", "second reward of the reference"),
     _shown("valid_reward_gap", "Second gap", "", "second reward − that of the reference"),
-    _shown("kl_k1", "KL", "nats", "k1: sum over tokens of the log-ratio, logp − ref_logp"),
+    _shown("kl_k1", "KL", "nats", "sum over tokens of the log-ratio (k1)"),
     _asked("log_ratio_mean", "Mean log-ratio", "nats", "mean over tokens of logp − ref_logp"),
     _shown("kl_k3", "KL, k3", "nats", "sum over tokens of k3"),
     _asked("kl_k3_mean", "Mean KL, k3", "nats", "mean over tokens of k3"),
@@ -96,7 +138,8 @@ RESPONSE_COLUMNS = (
     _inner("kl_max_position", "", "position (from 0) of that token"),
     _inner("log_ratio_most", "nats", "largest |logp − ref_logp| of its tokens"),
     _shown_count("response_tokens", "Length", "tokens", "sampled tokens"),
-    _whole("response_chars", "Length", "characters", "of the cleaned response", listed="shown"),
+    _whole("response_chars", "Length", "characters", "characters of the cleaned response",
+           listed="shown"),
     _inner("structure", "", "structure as bits: 1 list, 2 numbering, 4 headings, 8 parts", "int8"),
     _inner("garbled", "", "1: a word of three scripts, or a broken character; else 0"),
     _inner("ref_response_chars", "characters", "characters of the reference response"),
@@ -129,13 +172,13 @@ RESPONSE_COLUMNS = (
     _asked_count("markup_turns", "Markup left", "", "turns whose text still has a call's markup"),
     _asked_count("empty_results", "Empty results", "", "answers of tools without text, no errors"),
     _count("env_tokens", "Environment tokens", "tokens",
-           "not sampled by the policy; excluded from all figures", listed="shown"),
+           "tokens that the policy did not sample; excluded from all figures", listed="shown"),
     _inner("env_trained_tokens", "tokens",
            "tokens of turns that were not sampled, but are in the logged mask of trained tokens"),
     _asked_count("thinking_tokens", "Thinking", "tokens", "sampled up to </think>, tags included"),
     _asked_count("answer_tokens", "Answer", "tokens", "sampled tokens outside the thinking"),
     _asked_count("thinking_chars", "Thinking", "characters",
-                 "inside <think>, or logged separately"),
+                 "characters inside <think>, or logged separately"),
     _asked_count("unclosed_thinking", "Unclosed thinking", "", "1: its thinking is never closed"),
     _asked_count("void_turns", "Empty turns", "", "turns with neither call nor answer"),
     _asked_count("at_turn_limit", "At the turn limit", "",
@@ -143,7 +186,7 @@ RESPONSE_COLUMNS = (
     _inner("ending", "", "1 by itself; at a limit: 2 of tokens, 3 of turns, 4 of turns (inferred "
            "from their number); 5 error, 6 aborted, 7 not completed, 8 another reason; 0 unknown",
            "int8"),
-    _asked("seconds", "Time", "seconds", "that the rollout took"),
+    _asked("seconds", "Time", "seconds", "time that the rollout took"),
     _inner("turn_seconds", "seconds", "mean over its turns whose duration is logged"),
     _asked("lag", "Lag", "steps", "step − version of the policy that sampled the response"),
     _asked("mismatch_ratio", "Engine mismatch", "", "mean of exp|trainer − sampler logp|"),
@@ -175,7 +218,8 @@ RESPONSE_COLUMNS = (
 # The table of steps, exported as ``data/steps.csv``: one row per step, ascending. Columns
 # ``validation_…`` summarise the validation responses of a step, all others its training responses.
 # The export also has the columns that contain no data
-STEP_COLUMNS = (
+STEP_COLUMNS = columns_of(
+    "steps",
     _whole("step", "Step", "", "training step"),
     _whole("responses", "Responses", "", "responses logged"),
     _whole("prompts", "Prompts", "", "distinct prompts"),
@@ -216,6 +260,11 @@ STEP_COLUMNS = (
     Column("non_score_reward_mean", "Non-score reward", "", "mean of Σ token rewards − reward"),
     _whole("groups", "Groups", "", "groups with at least two responses"),
     _share("zero_variance_groups", "Zero-variance groups", "", "share whose reward std is < 1e-6"),
+    _share("wrong_groups", "All wrong", "", "share of groups that all earn the lowest reward"),
+    _share("equal_groups", "Equal", "", "share whose rewards are equal, neither lowest nor best"),
+    _share("right_groups", "All right", "", "share of groups that all earn the best reward"),
+    _share("dropped_groups", "Dropped groups", "",
+           "share whose rewards differ, but which the trainer left out whole"),
     Column("group_std_mean", "Std in group", "", "mean over groups of the reward's std"),
     Column("group_best_mean", "Best of group", "", "mean over groups of the best reward"),
     _share("pass_at_1", "pass@1", "", "mean of c / n over the groups of pass@k; c of n are right"),
@@ -250,10 +299,14 @@ STEP_COLUMNS = (
     _share("unclosed_thinking", "Unclosed thinking", "", "share of thinking that is never closed"),
     _share("at_turn_limit", "At the turn limit", "", "share of conversations stopped by it"),
     Column("seconds_mean", "Time", "seconds", "mean over responses"),
+    Column("seconds_p50", "Time, median", "seconds", "median over responses"),
+    Column("seconds_p95", "Time, p95", "seconds", "95th percentile over responses"),
+    Column("seconds_max", "Time, slowest", "seconds", "largest over responses"),
     Column("lag_mean", "Lag", "steps", "mean of step − version of the policy that sampled"),
     Column("lag_max", "Largest lag", "steps", "largest over responses"),
-    _whole("failed_rollouts", "Failed rollouts", "", "failed before the policy wrote text"),
-    _whole("filtered_rollouts", "Filtered rollouts", "", "not trained on, or not yet"),
+    _whole("failed_rollouts", "Failed rollouts", "",
+           "rollouts that failed before the policy wrote text"),
+    _whole("filtered_rollouts", "Filtered rollouts", "", "rollouts not trained on, or not yet"),
     Column("validation_reward_mean", "Validation", "", "mean reward over validation responses"),
     Column("validation_tokens_mean", "Validation length", "tokens",
            "mean over validation responses"),
@@ -264,7 +317,8 @@ STEP_COLUMNS = (
 )  # fmt: skip
 
 # The table of prompts, exported as ``data/prompts.csv``: one row per distinct prompt
-PROMPT_COLUMNS = (
+PROMPT_COLUMNS = columns_of(
+    "prompts",
     _inner("prompt_id", "", "index of the prompt, by first appearance", "int64"),
     Column("prompt", "Prompt", "", "cleaned prompt text, cut to 400 characters", "object"),
     _inner("validation", "", "1: its responses are of validation", "int64"),
@@ -275,6 +329,11 @@ PROMPT_COLUMNS = (
     Column("reward_first", "First reward", "", "mean in its first step"),
     Column("reward_last", "Last reward", "", "mean in its last step"),
     Column("reward_gain", "Gain", "", "last reward − first reward; unknown if seen in one step"),
+    Column("early", "Early", "", "mean over the first third of its steps: share that is right, if "
+           "that is known, else reward"),
+    Column("late", "Late", "", "the same over the last third"),
+    _inner("course", "", "1 improved, 2 regressed, 3 never solved, 4 always solved, 5 no clear "
+           "change, 0 seen at one step only", "int64"),
     Column("reward_mean", "Reward", "", "mean over its responses"),
     Column("reward_min", "Worst", "", "smallest reward"),
     Column("reward_max", "Best", "", "largest reward"),
@@ -292,8 +351,10 @@ PROMPT_COLUMNS = (
 )  # fmt: skip
 
 # The table of tokens, exported as ``data/tokens.csv``: one row per distinct token string
-TOKEN_COLUMNS = (
-    Column("token", "Token", "", "token string as readable text", "object"),
+TOKEN_COLUMNS = columns_of(
+    "tokens",
+    Column("token", "Token", "",
+           "token as readable text; adjacent pieces of one character are one token", "object"),
     Column("raw", "Raw", "", "token string as logged", "object"),
     _whole("count", "Count", "", "occurrences"),
     _share("kl_share", "Share of KL, k3", "", "share of the run's summed k3"),
@@ -314,8 +375,9 @@ TOKEN_COLUMNS = (
 )  # fmt: skip
 
 # Numbers shown for each token of a response, in the order of the token view's menu
-TOKEN_FIGURES = (
-    Column("log_ratio", "Log-ratio", "nats", "k1: logp − ref_logp", signed=True),
+TOKEN_FIGURES = columns_of(
+    "token",
+    Column("log_ratio", "Log-ratio", "nats", "logp − ref_logp (k1)", signed=True),
     Column("kl", "KL, k3", "nats", "exp(−r) − 1 + r, r the log-ratio"),
     Column(
         "token_reward", "Token reward", "", "what the policy is trained on", signed=True
@@ -326,8 +388,8 @@ TOKEN_FIGURES = (
     Column("value_error", "Value error", "", "value − return", signed=True),
     Column("logp", "Logp", "nats", "log-probability under the policy"),
     Column("ref_logp", "Reference logp", "nats", "log-probability under the reference"),
-    Column("prob", "Probability", "", "under the policy"),
-    Column("ref_prob", "Reference probability", "", "under the reference"),
+    Column("prob", "Probability", "", "probability under the policy"),
+    Column("ref_prob", "Reference probability", "", "probability under the reference"),
     Column("surprisal", "Surprisal", "nats", "−logp"),
     Column("sampler_logp", "Sampler logp", "nats", "log-probability under the sampler"),
 )

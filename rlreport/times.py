@@ -34,6 +34,19 @@ class Throughput(NamedTuple):
         return {"median": median, "per_gpu": self.per_gpu, "from": self.metric}
 
 
+class SlowStep(NamedTuple):
+    """A step that took far longer than others."""
+
+    step: int
+    first: int  # the step itself; if the log skips steps, the first that it stands for
+    seconds: float  # of each of these steps
+    factor: float  # of the median
+
+
+# A step is slow if it took this many times the median
+SLOW = 10.0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Times:
     """The times of a run; None or empty where the log does not tell.
@@ -50,6 +63,9 @@ class Times:
         step_seconds: median of these durations.
         step_source: metric that has the durations; "" if they are differences of times.
         phases: parts of a step, the longest first. They may overlap, and be parts of each other.
+        by_phase: ``step``, and the seconds of each phase by its name.
+        by_rollout: ``step``, and seconds of generation: ``mean`` and ``slowest`` of its rollouts;
+            empty if the trainer does not log both.
         throughput: metrics of tokens per second, by name.
         turn_seconds: mean duration of a turn, median over responses.
     """
@@ -63,6 +79,8 @@ class Times:
     step_seconds: float | None = None
     step_source: str = ""
     phases: tuple[Phase, ...] = ()
+    by_phase: pd.DataFrame = field(default_factory=pd.DataFrame, compare=False)
+    by_rollout: pd.DataFrame = field(default_factory=pd.DataFrame, compare=False)
     throughput: tuple[Throughput, ...] = ()
     turn_seconds: float | None = None
 
@@ -72,12 +90,33 @@ class Times:
         logged = any(value is not None for value in known)
         return logged or bool(self.phases or self.throughput)
 
+    @property
+    def slow_steps(self) -> list[SlowStep]:
+        """The steps that took at least SLOW times the median, in order."""
+        if not self.step_seconds or "seconds" not in self.by_step:
+            return []
+        rows = self.by_step[["step", "seconds"]]
+        first = rows["step"]
+        if not self.step_source:  # differences of times
+            first = first.shift(fill_value=int(first.iloc[0]) - 1) + 1
+        slow = rows["seconds"] >= SLOW * self.step_seconds
+        return [
+            SlowStep(int(step), int(start), seconds, seconds / self.step_seconds)
+            for step, start, seconds in zip(
+                rows.loc[slow, "step"].tolist(),
+                first[slow].tolist(),
+                rows.loc[slow, "seconds"].tolist(),
+                strict=True,
+            )
+        ]
+
     def without_names(self) -> Times:
         """Return the times without the names of metrics."""
         return replace(
             self,
             step_source="metric" if self.step_source else "",
             phases=(),
+            by_phase=pd.DataFrame(),
             throughput=tuple(one._replace(metric="") for one in self.throughput),
         )
 

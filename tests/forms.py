@@ -21,6 +21,10 @@ _NODE = re.compile(
 )
 
 
+_PACKED_TEXT = re.compile(rb'"(H4sI[A-Za-z0-9+/=]+)"')
+"""Base64 of gzip in a script."""
+
+
 def files_of(out: Path) -> dict[str, bytes]:
     """Every file that a delivery consists of, by its name below OUT's folder."""
     pictures = out.with_name(f"{out.stem}_files")
@@ -74,11 +78,17 @@ def _opened(name: str, content: bytes) -> bytes:
         return b"\n".join(
             [headers, *texts, *(_opened(".html", part) for part in attached)]
         )
+    if name.endswith(".js"):
+        return b"\n".join([content, *map(unpacked, _PACKED_TEXT.findall(content))])
     if name.endswith(".html"):
         packed = [
             packed for kind, _, packed in _NODE.findall(content) if kind != b"vega-data"
         ]
         return b"\n".join(
-            [content, *(_opened(".html", unpacked(part)) for part in packed if part)]
+            [
+                content,
+                *(_opened(".html", unpacked(part)) for part in packed if part),
+                *map(unpacked, _PACKED_TEXT.findall(content)),
+            ]
         )
     return content

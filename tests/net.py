@@ -32,7 +32,7 @@ from rlreport.read.rollouts import Rollout, Turn
 from tests.conftest import unpack_runs
 from tests.forms import views
 from tests.hostile import hostile_rows, write_log
-from tests.pages_reading import node, unpack
+from tests.pages_reading import node, packed_in_one_file, packed_tokens, unpack
 from tests.reading import read
 
 DATA = Path(__file__).parent / "data"
@@ -116,7 +116,7 @@ def texts_of(out: Path) -> Texts:
     if out.suffix == ".html":
         content = out.read_text("utf-8")
         documents = {"document.html": content, **views(content.encode())}
-        found = dict(pages(documents, lists_checks))
+        found = dict(pages(documents, packed_in_one_file(content), lists_checks))
     elif out.suffix == ".md":
         found["document.md"] = capped(out.read_text("utf-8").splitlines())
     elif out.suffix == ".eml":
@@ -129,7 +129,8 @@ def texts_of(out: Path) -> Texts:
         documents = {
             path.relative_to(out).as_posix(): path.read_text("utf-8") for path in files
         }
-        found = dict(pages(documents, lists_checks))
+        tokens = {path.stem: packed_tokens(path) for path in out.glob("steps/*")}
+        found = dict(pages(documents, tokens, lists_checks))
         found |= data_texts(out / "data", lists_checks)
     if out.name in SUMMARIZED:
         found = {name: found[name] for name in SUMMARY}
@@ -171,7 +172,9 @@ def left_out_of(name: str, lists_checks: bool) -> tuple[str, ...]:
     return OF_VERSION if lists_checks else (*OF_VERSION, *CHECK_LISTS)
 
 
-def pages(addressed: Texts, lists_checks: bool) -> Iterator[tuple[str, str]]:
+def pages(
+    addressed: Texts, tokens: Texts, lists_checks: bool
+) -> Iterator[tuple[str, str]]:
     """Yield the texts of pages by name; of steps, only the first and the last."""
     steps = [name for name in addressed if "steps/" in name]
     steps.sort(key=lambda name: int(Path(name).stem))
@@ -179,7 +182,7 @@ def pages(addressed: Texts, lists_checks: bool) -> Iterator[tuple[str, str]]:
         if name not in steps[1:-1]:
             yield name, visible(page if lists_checks else CHECKS_PART.sub("", page))
         if name in (*steps[:1], *steps[-1:]):
-            yield f"{name}.data", carried(page)
+            yield f"{name}.data", carried(page, tokens.get(Path(name).stem, ""))
 
 
 def visible(page: str) -> str:
@@ -199,15 +202,16 @@ def parts(page: str) -> list[str]:
     return [text for text in texts if text]
 
 
-def carried(page: str) -> str:
-    """Return what a step's page carries for its scripts: of tokens, counts and sums."""
+def carried(page: str, tokens: str) -> str:
+    """Return what scripts read of a step: of its packed tokens, counts and sums."""
     lines = []
     for key, value in json.loads(node(page, "rows-data")).items():
         inner = value.items() if isinstance(value, dict) else [("", value)]
         lines += [f"{key} {name}: {cut(one)}" for name, one in inner]
-    packed = node(page, "tokens-data").strip()
-    if packed:
-        header, ids, columns = unpack(packed)
+    if tokens:
+        header, ids, columns = unpack(tokens)
+        for key in ("metrics", "nan", "given"):
+            lines += [f"{key}: {cut(header[key])}"] if key in header else []
         lines.append(f"tokens {len(ids)}, {cut(header['n'])}, {cut(header['text'])}")
         lines += [f"{name}: {array(values)}" for name, values in columns.items()]
     return capped(lines)

@@ -55,6 +55,33 @@ def rows_data(page: Path) -> dict:
     return json.loads(node(page.read_text("utf-8"), "rows-data"))
 
 
+def packed_tokens(page: Path) -> str:
+    """The packed tokens of a step, given its page in a folder; "" if the report keeps none."""
+    script = page.parents[1] / "data" / "tokens" / f"{page.stem}.js"
+    return packed_in(script.read_text("ascii"), page.stem) if script.exists() else ""
+
+
+def packed_in(script: str, step: str) -> str:
+    """The packed tokens in the script of a step."""
+    found = re.fullmatch(
+        r'\(globalThis\.rlreportTokens \?\?= \{\}\)\["(-?\d+)"\] = "([\w+/=]+)";\n',
+        script,
+    )
+    assert found and found[1] == step, script[:80]
+    return found[2]
+
+
+def packed_in_one_file(document: str) -> dict[str, str]:
+    """The packed tokens of each step of a one-file report."""
+    return dict(
+        re.findall(
+            r'<script type="application/octet-stream" class="tokens-data" '
+            r'data-step="(-?\d+)">([\w+/=]+)</script>',
+            document,
+        )
+    )
+
+
 def unpack(packed: str) -> tuple[dict, np.ndarray, dict[str, np.ndarray]]:
     """Header, ids and columns of packed token data."""
     raw = gzip.decompress(base64.b64decode(packed))
@@ -98,8 +125,8 @@ def as_logged(header: dict, i: int) -> str:
 
 
 def page_tokens(page: Path) -> dict[int, tuple[list[str], dict[str, np.ndarray]]]:
-    """n -> (raw tokens, column -> values) of a step's page."""
-    header, ids, columns = unpack(node(page.read_text("utf-8"), "tokens-data"))
+    """n -> (raw tokens, column -> values) of a step, given its page."""
+    header, ids, columns = unpack(packed_tokens(page))
     found = {}
     at = 0
     for n, length in zip(header["n"], header["lengths"], strict=True):

@@ -109,7 +109,7 @@ class Texts(HTMLParser):
     def handle_data(self, data: str) -> None:
         said = " ".join(data.split())
         if self._open:  # a message with an element in it
-            self.found[-1] += f" {said}"
+            self.found[-1] += "" if self._unseen else f" {said}"
         elif said and not self._unseen:
             self.found.append(said)
         if not self._unseen:

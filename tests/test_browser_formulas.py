@@ -11,7 +11,7 @@ from rlreport.figures import tokens as token
 from rlreport.pages.plan import COMPACT
 from rlreport.pages.scripts import join_scripts
 from rlreport.pages.token_data import pack_tokens
-from tests.pages_reading import node, rows_data, unpack
+from tests.pages_reading import packed_tokens, unpack
 from tests.reading import read
 
 STATIC = Path(__file__).resolve().parents[1] / "static" / "js"
@@ -73,9 +73,9 @@ def assert_same(packed: str, in_page) -> dict[str, np.ndarray]:
 def test_the_pages_of_real_runs_derive_what_python_computes(real_report, in_page, run):
     pages = sorted((real_report(run) / "steps").glob("*.html"))
     for page in (pages[0], pages[-1]):
-        packed = node(page.read_text("utf-8"), "tokens-data")
+        packed = packed_tokens(page)
         shown = assert_same(packed, in_page)
-        offered = {metric["key"] for metric in rows_data(page)["metrics"]}
+        offered = {metric["key"] for metric in unpack(packed)[0]["metrics"]}
         assert offered == {
             name for name, values in shown.items() if not np.isnan(values).all()
         }

@@ -341,7 +341,7 @@ def test_search_finds_calls_and_outputs_of_tools(browser, tmp_path):
                 assert page.evaluate(MARKED) == [query.lower()]
                 page.click("text=Close")
             page.click("tbody tr[data-n] td.text")
-            page.click(".response-more a:has-text('Tokens and charts')")
+            page.click(".response-more a.to-step")
             page.wait_for_selector(".page.step .response h2")
 
 

@@ -9,7 +9,7 @@ import rlreport
 from rlreport.columns import TOKEN_FIGURES
 from tests.browser import box_of, in_url, visiting
 from tests.pages import Made, write_step
-from tests.pages_reading import node, page_tokens
+from tests.pages_reading import packed_tokens, page_tokens
 from tests.reading import row, write
 from tests.test_browser_formulas import in_python
 
@@ -31,7 +31,7 @@ def page(browser, step):
 
 def columns(step: Path, n: int) -> dict[str, list[float]]:
     """Every metric of a response, computed from what the page carries."""
-    found = in_python(node(step.read_text("utf-8"), "tokens-data"))
+    found = in_python(packed_tokens(step))
     part = slice(n * MADE.tokens, (n + 1) * MADE.tokens)
     return {name: values[part].tolist() for name, values in found.items()}
 

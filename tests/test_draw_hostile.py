@@ -20,7 +20,7 @@ from rlreport import api
 from rlreport.check.finding import Rank, Severity, ToldFinding
 from rlreport.draw.catalogue import overview_charts
 from rlreport.draw.chart import Chart, label, unique_names
-from rlreport.draw.run_charts import token_charts
+from rlreport.draw.run_charts import text_charts
 from rlreport.draw.sparkline import sparkline
 from rlreport.draw.svg import drawn, png
 from rlreport.draw.theme import tokens
@@ -130,7 +130,7 @@ def test_names_from_logs_are_only_text():
             "share": random.random(3 * len(HOSTILE)),
         }
     )
-    check(token_charts(shares))
+    check(text_charts(shares, {}))
 
 
 def test_chart_names_are_safe_file_names_and_a_label_is_one_printable_line():
@@ -151,7 +151,7 @@ def test_steps_too_large_for_floats_draw_and_no_table_has_no_chart():
     nothing = tables_of(noise(1, 1).iloc[:0])
     assert overview_charts(nothing) == []
     no_shares = pd.DataFrame(columns=["step", "ngram", "share"])
-    assert token_charts(no_shares) == []
+    assert text_charts(no_shares, {}) == []
 
 
 def test_charts_of_large_steps_stay_small_and_a_picture_is_as_wide_as_asked():
@@ -265,7 +265,7 @@ def test_any_figures_draw_without_a_warning(run: list[list[tuple[float, ...]]]) 
         warnings.simplefilter("error")
         check(overview_charts(tables))
         shares = table.assign(ngram="a", share=np.clip(figures, 0.0, 1.0))
-        check(token_charts(shares))
+        check(text_charts(shares, {}))
         first = table[table["step"] == 0]
         for step in {0, len(run) - 1}:
             check(charts_of_step(table[table["step"] == step], first, step=step))

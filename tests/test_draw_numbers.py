@@ -12,7 +12,7 @@ import pytest
 from rlreport.check.finding import Onset, Rank, Severity, ToldFinding
 from rlreport.draw.catalogue import overview_charts
 from rlreport.draw.chart import Chart
-from rlreport.draw.run_charts import MOST_PARTS, token_charts
+from rlreport.draw.run_charts import MOST_PARTS, text_charts
 from rlreport.draw.svg import drawn
 from tests.tables_builder import charts_of_run, table_of_rows, tables_of
 
@@ -116,7 +116,7 @@ def test_spreading_texts_are_drawn_most_telling_first():
             for (i, n), s in product(enumerate(names), (1, 2))
         ]
     )
-    (chart,) = drawn(token_charts(shares))
+    (chart,) = drawn(text_charts(shares, {}))
     data = pd.DataFrame(chart.spec["data"]["values"])
     assert sorted(data["series"].unique()) == [f"text_{i}" for i in range(6)]
     assert data.groupby("series")["value"].first().tolist() == [

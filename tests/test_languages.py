@@ -18,6 +18,7 @@ import rlreport
 from rlreport.deliver.markdown import _environment
 from rlreport.errors import UsageError
 from rlreport.fields import FIELDS
+from rlreport.metrics.roles import known_keys
 from rlreport.options import BuildOptions
 from rlreport.pages.data import settings
 from rlreport.pages.html import environment
@@ -60,10 +61,11 @@ NAMES = {
     "critical",
     "worse",
     *("_".join(settings(BuildOptions())).split("_")),
+    *re.findall("[A-Za-z]{2,}", " ".join(key.framework for key in known_keys())),
     "true",
     "false",
 }
-"""Words of the data page that are names: of fields, of options and their values, of packages."""
+"""Words that are names: of fields, of options and their values, of packages and frameworks."""
 
 
 @pytest.fixture(scope="module")
@@ -393,7 +395,7 @@ def filtered(page: Page) -> None:
         ("steps/2.html#r=999", opened),
         ("responses.html", filtered),
         ("prompts.html", opened),
-        ("tokens.html", opened),
+        ("texts.html", opened),
         ("data.html", opened),
     ],
 )

@@ -179,7 +179,7 @@ def test_a_run_is_judged_and_shown_by_its_trainers_series(
         in overview
     )
     assert "GRPOConfig(log_completions=True" in overview
-    assert not {"responses.html", "prompts.html", "tokens.html"} & set(files(report))
+    assert not {"responses.html", "prompts.html", "texts.html"} & set(files(report))
     assert "responses.html" not in overview
     assert {"reward.vl.json", "length.vl.json", "metric_kl.vl.json"} <= set(
         files(report)

@@ -187,7 +187,7 @@ def test_the_line_has_the_numbers_of_the_courses_and_what_recovered():
     valley[BREAK : BREAK + 12] = 0.0
     run = run_of(valley, **{"aux/odd": broken(1, 2.0, 5.0)})
     words = str(moved_in_words(moved(run, lead())))
-    assert words.startswith(f"Around step {BREAK}: aux/odd × 2.5; ")
+    assert words.startswith(f"From about step {BREAK} on: aux/odd × 2.5; ")
     assert words.endswith(f"; steps {BREAK}–{BREAK + 11}: reward 0, recovered.")
 
 
@@ -288,7 +288,7 @@ def test_mail_and_markdown_have_one_picture_of_them_all(logs, tmp_path):
     rlreport.build(logs, tmp_path / "run.md")
     png = (tmp_path / "run_files" / "moved.png").read_bytes()
     assert png.startswith(b"\x89PNG")
-    assert f"Around step {BREAK}: " in (tmp_path / "run.md").read_text("utf-8")
+    assert f"From about step {BREAK} on: " in (tmp_path / "run.md").read_text("utf-8")
     rlreport.build(logs, tmp_path / "run.eml")
     mail = email.message_from_bytes(
         (tmp_path / "run.eml").read_bytes(), policy=email.policy.default

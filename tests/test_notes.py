@@ -156,8 +156,7 @@ def test_links_lead_into_the_report_and_the_rest_is_text_and_noted(built, form):
     assert re.findall(r'href="([^"]*)"', notes) == [
         step.format(2),
         f"{step.format(2)}{mark}r=3",
-        f"{'#/responses?' if one_file else 'responses.html#'}"
-        "min.prompt_id=1&amp;max.prompt_id=1&amp;sort=step",
+        "#/prompts?p=1" if one_file else "prompts.html#p=1",
         "#chart=reward",
         "#finding=reward_hacking_token",
         "https://example.org/7?a=1&amp;b=2",
@@ -276,7 +275,7 @@ def test_notes_are_legible_and_their_links_arrive(browser, built, form, width):
             )
             assert tab.evaluate("location.hash") == f"#{name}"
         for link, target in (
-            ("this prompt", ".run-list .chips button"),
+            ("this prompt", ".response h2:text-is('Prompt 1')"),
             ("that answer", ".response h2:text-is('Response 3')"),
             ("step two", "h1:text-is('Step 2')"),
         ):

@@ -13,7 +13,7 @@ from rlreport.formats.token_names import TokenNames
 from rlreport.pages.token_data import pack_tokens
 from rlreport.read.rollouts import PROMPT_EDGE, Rollout
 from tests.browser import serious, visiting
-from tests.pages_reading import node, unpack
+from tests.pages_reading import packed_tokens, unpack
 from tests.reading import read, row, write
 
 SPECIAL = ("<|bos|>", "<|im_start|>", "<|im_end|>")
@@ -208,7 +208,7 @@ def test_redaction_leaves_no_token_of_a_prompt(tokenizer: Path, tmp_path: Path) 
         workers=1,
         redact=True,
     )
-    page = (tmp_path / "report" / "steps" / "0.html").read_text("utf-8")
-    header, _, _ = unpack(node(page, "tokens-data"))
+    page = tmp_path / "report" / "steps" / "0.html"
+    header, _, _ = unpack(packed_tokens(page))
     assert "prompts" not in header
     assert set(header["text"]) == {"▪"}

@@ -36,7 +36,7 @@ def test_log_probabilities_without_token_strings_are_no_choice_of_token_data(tmp
     rows = [row(step, reward=0.1 * n, **arrays) for step, n in places]
     report = rlreport.build(write(tmp_path / "log.jsonl", rows), tmp_path / "run")
     assert report.left_out == []
-    table = (tmp_path / "run" / "tokens.html").read_text("utf-8")
+    table = (tmp_path / "run" / "texts.html").read_text("utf-8")
     assert "The log has no token strings" in table
 
 

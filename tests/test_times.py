@@ -5,6 +5,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -16,11 +17,13 @@ from click.testing import CliRunner
 
 import rlreport
 from rlreport.cli.main import main
-from rlreport.cli.terminal import duration
+from rlreport.draw.time_charts import fitting_phases
 from rlreport.flows.load import load_run
 from rlreport.options import BuildOptions
+from rlreport.pages.times_view import slow_in_words, times_in_words
 from rlreport.system.timestamps import date_text, timestamp
 from rlreport.system.workers import Progress
+from rlreport.text.durations import duration
 from rlreport.times import Times
 from tests.schemas import validate
 
@@ -506,3 +509,102 @@ def test_redaction_of_names_removes_those_of_metrics(tmp_path: Path) -> None:
 )
 def test_durations_are_written_for_people(seconds: float, text: str) -> None:
     assert duration(seconds) == text
+
+
+# What pages show
+
+
+def test_when_a_run_was_is_told_with_its_time_zone(tmp_path: Path) -> None:
+    rows = metrics(timestamp=lambda s: at(s).isoformat())
+    utc = times(written(tmp_path / "utc.jsonl", rows))
+    assert times_in_words(utc) == "2026-11-02 10:00 to 10:03 UTC (3 min 48 s)"
+    next_day = START.timestamp() + 86_400
+    local = replace(utc, is_utc=False, end=next_day, pause_seconds=3600)
+    assert times_in_words(local) == (
+        "2026-11-02 10:00 to 2026-11-03 10:00 local time (24 h 0 min, 1 h 0 min of it in pauses)"
+    )
+    assert times_in_words(replace(utc, end=utc.start)) == "2026-11-02 10:00 UTC"
+    assert times_in_words(Times(seconds=90.0)) == "1 min 30 s"
+    assert times_in_words(Times()) == ""
+
+
+def by_step(*seconds: float, first: int = 0, apart: int = 1) -> pd.DataFrame:
+    steps = first + apart * np.arange(len(seconds))
+    return pd.DataFrame({"step": steps, "time": np.nan, "seconds": seconds})
+
+
+def test_a_step_that_took_ten_times_the_median_is_slow() -> None:
+    found = Times(by_step=by_step(3.0, 3.0, 30.0, 29.9, 3.0), step_seconds=3.0)
+    assert [(one.step, one.first, one.factor) for one in found.slow_steps] == [
+        (2, 2, 10.0)
+    ]
+    assert slow_in_words(found) == "Step 2 took 30 s, 10 times the median (3 s)."
+    assert slow_in_words(Times(by_step=by_step(3.0, 4.0), step_seconds=3.5)) == ""
+    assert Times().slow_steps == []
+
+
+def test_of_a_log_that_skips_steps_all_that_a_duration_stands_for_are_named() -> None:
+    table = by_step(3.0, 3.0, 60.0, first=10, apart=10)
+    skipping = Times(by_step=table, step_seconds=3.0)
+    assert "Each of steps 21–30 took 1 min 0 s" in slow_in_words(skipping)
+    # The trainer's own duration is that of its step.
+    logged = replace(skipping, step_source="step_time")
+    assert "Step 30 took 1 min 0 s" in slow_in_words(logged)
+
+
+def phases(**seconds: Any) -> pd.DataFrame:
+    steps = {"step": np.arange(20)}
+    return pd.DataFrame(
+        steps | {name.replace("__", "/"): v for name, v in seconds.items()}
+    )
+
+
+def test_phases_are_stacked_without_their_parts() -> None:
+    random = np.random.default_rng(0)
+    gen = 40 + 10 * random.random(20)
+    update = 20 + 5 * random.random(20)
+    whole = by_step(*(gen + update + 3))
+    logged = phases(
+        gen=gen,
+        rollout_only=gen - 2,
+        gen__mean=gen / 2,
+        update=update,
+        tiny=np.full(20, 0.1),
+    )
+    assert fitting_phases(logged, whole) == ["gen", "update"]
+    # What takes longer than the step is none of its phases.
+    assert fitting_phases(phases(all=2 * gen + update), whole) == []
+    assert fitting_phases(pd.DataFrame(), whole) == []
+
+
+def test_the_overview_links_a_slow_step_and_stacks_phases(tmp_path: Path) -> None:
+    def gen(step: int) -> float:
+        return 200.0 if step == 7 else 8.0
+
+    rows = [
+        {**row, "prompt": "p", "response": f"r{row['step']}"}
+        for row in metrics(timestamp=lambda s: at(s).isoformat())
+    ]
+    log = written(tmp_path / "log.jsonl", rows)
+    figures = metrics(
+        **{
+            "timing_s/gen": gen,
+            "timing_s/update": 3.0,
+            "step_time": lambda s: gen(s) + 4,
+        }
+    )
+    other = written(tmp_path / "metrics.jsonl", figures)
+    out = tmp_path / "out"
+    rlreport.build(log, out, metrics=[other], workers=1)
+    page = (out / "index.html").read_text()
+    assert "Time per step by phase" in page
+    section = page.split('<section class="time"')[1].split("</section>")[0]
+    assert 'href="steps/7.html"' in section
+    assert "took 3 min 24 s, 17 times the median (12 s)." in " ".join(section.split())
+    chart = json.loads((out / "data/charts/step_time.vl.json").read_bytes())
+    at_7 = {
+        row["series"]: row["amount"]
+        for row in chart["data"]["values"]
+        if row["step"] == 7
+    }
+    assert at_7 == {"phase_gen": 200.0, "phase_update": 3.0, "rest": 1.0}

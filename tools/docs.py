@@ -24,6 +24,7 @@ from rlreport.columns import (
     TOKEN_FIGURES,
     Column,
 )
+from rlreport.definitions import METRICS, TEXTS, WORDS, Meaning, meaning_of
 from rlreport.fields import FIELDS
 from rlreport.metrics.roles import known_keys
 from rlreport.text.messages import listed
@@ -40,11 +41,16 @@ _SCHEMAS = ("findings", "report", "compare")
 
 _COLUMNS_HEAD = """# Columns
 
-<!-- Made by `python -m tools.docs`; change rlreport/columns.py, not this file. -->
+<!-- Made by `python -m tools.docs`; change rlreport/columns.py or rlreport/definitions.py, not this
+file. -->
 
 Names of figures on pages and in exports. The KL of a response is the sum of its log-ratios (k1,
 `objective/kl` in TRL), and that of a token its log-ratio; `kl` and `kl_k3` are another estimate of
 the same. Columns are empty (NaN) if the log lacks the fields they need.
+
+The page "What the figures mean" of a report has those of its run, with the limits that apply to it.
+In formulas r is a log-ratio; i counts responses, t tokens, g groups. Limits are thresholds of
+[checks](checks.md) that judge the figure.
 """
 
 _COMMANDS_HEAD = """# Command line
@@ -63,6 +69,10 @@ _TABLES: tuple[tuple[str, str, tuple[Column, ...]], ...] = (
     ("Responses", "The response table: one row per response; pages list columns with a label.",
      RESPONSE_COLUMNS),
     ("Figures of a token", "What the token view offers.", TOKEN_FIGURES),
+    ("Texts that spread", "What the page of texts lists.", TEXTS),
+    ("Metrics of the trainer", "What only trainers know; others measure a figure of steps: "
+     "[their names](metrics.md).", METRICS),
+    ("Words", "Of the verdict, of charts and of tables.", WORDS),
 )  # fmt: skip
 
 _TYPES = {
@@ -76,11 +86,19 @@ def columns_page() -> str:
     """Return the text of ``docs/columns.md``."""
     parts = [_COLUMNS_HEAD]
     for name, caption, columns in _TABLES:
-        rows = ((f"`{c.name}`", c.label, c.unit, c.help) for c in columns)
+        heads = ("column", "label", "unit", "meaning", "formula", "limits")
         parts.append(
-            f"## {name}\n\n{caption}\n\n{_table(('column', 'label', 'unit', 'meaning'), rows)}"
+            f"## {name}\n\n{caption}\n\n{_table(heads, map(_column_row, columns))}"
         )
     return "\n".join(parts)
+
+
+def _column_row(column: Column) -> tuple[str, ...]:
+    meaning = meaning_of(column.term) if column.label else Meaning()
+    text = f"{column.help}. {meaning.tells}" if meaning.tells else column.help
+    formula = f"`{meaning.formula}`" if meaning.formula else ""
+    limits = _code(meaning.limits)
+    return f"`{column.name}`", column.label, column.unit, text, formula, limits
 
 
 def checks_page(page: str) -> str:

@@ -14,6 +14,7 @@ from typing import (
     get_args,
     get_origin,
     get_type_hints,
+    is_typeddict,
 )
 
 import numpy as np
@@ -34,7 +35,8 @@ def page_types() -> str:
     """Return the TypeScript interfaces of all classes of ``rlreport.pages.page_data``."""
     parts = [HEAD]
     for kind in vars(page_data).values():
-        if inspect.isclass(kind) and kind.__module__ == page_data.__name__:
+        # Those that another module declares, too
+        if is_typeddict(kind):
             parts.append(_interface(kind))
     return "\n".join(parts)
 

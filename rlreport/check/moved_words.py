@@ -1,4 +1,4 @@
-"""What moved, in words: names of figures, and the line "Around step 35: KL × 3, …"."""
+"""What moved, in words: names of figures, and the line "From about step 35 on: KL × 3, …"."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def moved_in_words(moved: MovedFigures) -> str:
         literal = message("Moved most: {changes}", changes=changes)
         if moved.onset is not None:
             literal = message(
-                "Around step {step:count}: {changes}",
+                "From about step {step:count} on: {changes}",
                 step=moved.onset.step,
                 changes=changes,
             )

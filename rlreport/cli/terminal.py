@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 import click
 
 from rlreport.text.clean import REPLACEMENT, printable
+from rlreport.text.durations import duration
 from rlreport.text.language import ENGLISH, Language
-from rlreport.text.messages import Joined, message, phrases, plural
+from rlreport.text.messages import Joined, listed, message, phrases, plural
 from rlreport.text.numbers import byte_size
 
 if TYPE_CHECKING:
@@ -221,9 +222,11 @@ def _not_run_line(verdict: Verdict) -> str:
 def verdict_lines(verdict: Verdict, language: Language = ENGLISH) -> list[str]:
     """Return the verdict in a language, all of it.
 
-    After its four lines there is a line per finding, example, close limit, and check not run.
+    After its four lines there is a line per finding, example and close limit, and for what checks
+    need that did not run.
     """
     from rlreport.check.four_lines import aligned, four_lines
+    from rlreport.check.unlogged import by_needs
 
     lines: list[str] = []
     for finding in verdict.findings:
@@ -242,8 +245,14 @@ def verdict_lines(verdict: Verdict, language: Language = ENGLISH) -> list[str]:
             "title": muted.finding.title,
         }
         lines.append(message("  muted    {id}: {reason} ({title})", **facts))
-    for check in verdict.not_run:
-        line = message("  not run  {id}: needs {needs}", id=check.id, needs=check.needs)
+    for needs, ids in by_needs(verdict.not_run):
+        line = plural(
+            "  not run  needs {needs}: {count} check, {ids}",
+            "  not run  needs {needs}: {count} checks, {ids}",
+            len(ids),
+            needs=needs,
+            ids=listed(ids),
+        )
         lines.append(line)
     return [*aligned(four_lines(verdict), language), *map(language.of, lines)]
 
@@ -324,16 +333,6 @@ def time_lines(times: Times) -> Iterator[str]:
         yield ", ".join(facts)
     phases = times.phases[:LISTED]
     if phases:
-        listed = ", ".join(f"{one.name} {duration(one.seconds)}" for one in phases)
+        named = ", ".join(f"{one.name} {duration(one.seconds)}" for one in phases)
         more = ", …" if len(times.phases) > LISTED else ""
-        yield f"per step: {listed}{more}"
-
-
-def duration(seconds: float) -> str:
-    """Return a duration for people, such as ``0.52 s``, ``3 min 20 s`` or ``2 h 5 min``."""
-    if seconds < 60:
-        return f"{seconds:.3g} s"
-    whole = round(seconds)
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60} s"
-    return f"{whole // 3600:,} h {whole % 3600 // 60} min"
+        yield f"per step: {named}{more}"

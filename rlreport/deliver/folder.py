@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zipfile
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,12 +24,23 @@ _REGULAR_FILE = 0o100644 << 16  # type and permissions, as a zip has them
 
 def encode_page(page: RenderedPage) -> EncodedPage:
     """Encode a page for a folder, in which its weight includes its entry in the manifest."""
+    return _encoded(
+        page, lambda path, content: len(content) + len(path) + _MANIFEST_ENTRY
+    )
+
+
+def _encoded(page: RenderedPage, weight_of: Callable[[str, bytes], int]) -> EncodedPage:
+    """Encode a page and the script with its tokens; ``weight_of`` returns what a file takes."""
     from rlreport.pages.context import EncodedPage
+    from rlreport.pages.page import tokens_script
 
     # Logged texts may contain lone surrogates, which UTF-8 cannot encode.
     content = page.html.encode("utf-8", "replace")
-    weight = len(content) + len(page.path) + _MANIFEST_ENTRY
-    return EncodedPage(page.path, content, weight)
+    tokens = tokens_script(page)
+    weight = weight_of(page.path, content)
+    if tokens:
+        weight += weight_of(*tokens)
+    return EncodedPage(page.path, content, weight, tokens)
 
 
 def write_folder(report: Deliverable, folder: Path) -> None:
@@ -42,14 +54,14 @@ def encode_zipped_page(page: RenderedPage) -> EncodedPage:
 
     The content itself is not compressed: ``write_zip`` does that.
     """
-    from rlreport.pages.context import EncodedPage
+    return _encoded(page, _zipped_size)
 
-    content = page.html.encode("utf-8", "replace")
+
+def _zipped_size(path: str, content: bytes) -> int:
     # Negative: without zlib's header, as in a zip.
     packed = zlib.compress(content, _ZIP_LEVEL, -zlib.MAX_WBITS)
     # Both headers of a file have its name.
-    weight = len(packed) + 2 * len(page.path) + _ZIP_HEADERS
-    return EncodedPage(page.path, content, weight)
+    return len(packed) + 2 * len(path) + _ZIP_HEADERS
 
 
 def write_zip(report: Deliverable, path: Path) -> None:

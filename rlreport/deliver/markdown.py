@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from rlreport.draw.chart import Chart
     from rlreport.pages.author_notes import Notes
+    from rlreport.pages.quotes import Quotes
     from rlreport.pages.summary import Line
 
 # Maximum length; a GitHub comment may have 65,536 characters, which leaves room for more text
@@ -156,14 +157,20 @@ def _address(folder: str) -> str:
     return re.sub(r"[^\w.~-]", quoted, folder)
 
 
-def notes_html(author_notes: str) -> Notes:
+def notes_html(author_notes: str, quotes: Quotes, language: Language) -> Notes:
     """Return the author's notes as HTML that Markdown leaves as it is, cut if they are long.
 
     A template shows whether they are cut, see ``Notes``.
     """
     from rlreport.pages.author_notes import render_notes
 
-    notes = render_notes(author_notes, most=MOST_NOTES, words=_without_references)
+    notes = render_notes(
+        author_notes,
+        most=MOST_NOTES,
+        words=_without_references,
+        quotes=quotes,
+        language=language,
+    )
     # In Markdown an empty line, which code may contain, would end the HTML block.
     block = re.sub(r"\n(?=[ \t]*\n)", "&#10;", notes.html.strip())
     return notes._replace(html=Markup(block))

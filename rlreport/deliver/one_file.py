@@ -37,6 +37,12 @@ def encode_view(page: RenderedPage) -> EncodedPage:
             "{}</script>\n"
         )
         html = node.format(page.view, page.title, gzip_base64(content))
+        if page.tokens:  # not within the view: other pages read them, too
+            tokens = Markup(
+                '<script type="application/octet-stream" class="tokens-data" data-step="{}">{}'
+                "</script>\n"
+            )
+            html += tokens.format(page.step, page.tokens)
         content = html.encode("utf-8", "replace")
     return EncodedPage(page.path, content, len(content))
 

@@ -24,6 +24,7 @@ from rlreport.draw.curves import (
 )
 from rlreport.draw.events import DrawnEvent, events_to_draw
 from rlreport.draw.frame import Focus, Frame
+from rlreport.draw.group_chart import group_charts
 from rlreport.draw.rules import RunRule
 from rlreport.draw.run_charts import (
     distribution_charts,
@@ -35,6 +36,8 @@ from rlreport.draw.run_charts import (
     tool_charts,
 )
 from rlreport.draw.theme import BOLD, DASHED, DOTTED, LIGHT, SOLID, THIN, Style
+from rlreport.draw.time_charts import NAMES as TIME_CHARTS
+from rlreport.draw.time_charts import time_charts
 from rlreport.summarise.steps import passes_of
 from rlreport.tables import Tables
 from rlreport.text.messages import message, sentences
@@ -49,6 +52,7 @@ USUAL = (
     "length",
     "length_environments",
     "surprisal",
+    "groups",
     "tool_errors",
 )
 # Width of a chart, as a key of ``theme.WIDTH``, by its place on the page
@@ -56,6 +60,7 @@ SIZES: dict[PageSlot, str] = {
     "lead": "wide",
     "reward": "wide",
     "open": "half",
+    "time": "half",
     "more": "third",
 }
 
@@ -218,12 +223,7 @@ OVERVIEW: tuple[CurveChart | ChartMaker, ...] = (
         Curve("value_mean", "value", "value_std"),
         Curve("return_mean", "return", style=(LIGHT["healthy"], DOTTED)),
     ),
-    _chart(
-        "groups",
-        "Groups without variance",
-        Curve("zero_variance_groups", "no variance", key="zero"),
-        note="Every response of such a group has the same reward, so it gives no learning signal.",
-    ),
+    group_charts,
     _chart(
         "pass_at_k",
         "pass@1 and pass@k",
@@ -328,6 +328,7 @@ OVERVIEW: tuple[CurveChart | ChartMaker, ...] = (
         Curve("filtered_rollouts", "filtered out"),
         needs="filtered_rollouts",
     ),
+    time_charts,
     small_multiples,
 )
 
@@ -421,6 +422,9 @@ def arranged(
     for name in USUAL:
         if name in chart_of:
             places.setdefault(chart_of[name].name, "open")
+    for name in TIME_CHARTS:
+        if name in chart_of:
+            places[chart_of[name].name] = "time"
     if "reward" in places:
         places["reward"] = "reward"
     leading = _leading_chart(serious, chart_of, lead)
@@ -428,8 +432,10 @@ def arranged(
         places[leading.name] = "lead"
     visible = []
     collapsed = []
+    is_alone = list(places.values()).count("time") == 1
     for chart in charts:
-        sized = chart.sized(SIZES[places.get(chart.name, "more")])
+        place = places.get(chart.name, "more")
+        sized = chart.sized("wide" if place == "time" and is_alone else SIZES[place])
         if chart.name in places:
             visible.append(replace(sized, place=places[chart.name], group=""))
         else:
@@ -482,6 +488,7 @@ def _curve_charts(
         if not np.nan_to_num(needed).any():
             return
     column = STEP[entry.curves[0].column]
+    columns = {curve.key or curve.title: STEP[curve.column] for curve in entry.curves}
     title = message(entry.title)
     k = passes_of(run.responses).k if "{k}" in entry.note else 0  # of pass@k
     # Findings that refer to the entry are marked on each of its charts.
@@ -498,7 +505,7 @@ def _curve_charts(
             meaning = message("The band is ± one standard deviation.")
             note = sentences([meaning, note])
         marked = [replace(finding, charts=(name,)) for finding in findings]
-        return curve_chart(
+        chart = curve_chart(
             replace(frame, findings=marked),
             name,
             title,
@@ -506,6 +513,10 @@ def _curve_charts(
             replace(style, axis=axis),
             note=note,
         )
+        if chart is None:
+            return None
+        shown = columns.get(part.curves[0].key, column)
+        return replace(chart, term=shown.term)
 
     # Curves on the scale of the first share its chart, others get a chart each.
     together = Part(message(entry.axis) or column.axis, [])

@@ -298,14 +298,20 @@ def _json_values(column: Floats | Sequence[Any]) -> Sequence[Any]:
 
 
 class KeyEntry(NamedTuple):
-    """A curve in the key of its chart."""
+    """A curve or an area in the key of its chart."""
 
     title: str
     style: Style
+    is_area: bool = False
 
     def sample(self) -> str:
-        """Return a short line in the style, as SVG."""
+        """Return a short line, or a filled box, in the style, as SVG."""
         colour, dash = self.style
+        if self.is_area:
+            return (
+                '<svg width="14" height="10" aria-hidden="true"><path d="M0 0h14v10h-14z" '
+                f'fill="var({sentinels()[colour]})"/></svg>'
+            )
         lengths = ",".join(map(str, dash))
         dashes = f' stroke-dasharray="{lengths}"' if dash[1:] != (0,) else ""
         return (
@@ -315,7 +321,7 @@ class KeyEntry(NamedTuple):
 
 
 Rows = Sequence[Mapping[str, Any]]
-PageSlot = Literal["lead", "reward", "open", "more"]
+PageSlot = Literal["lead", "reward", "open", "time", "more"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -339,7 +345,8 @@ class Chart:
     subject: str = (
         ""  # second name: findings refer to this chart if no chart is named so
     )
-    # section of the overview page: ``lead`` (on top), ``reward``, ``open``, ``more`` (collapsed)
+    term: str = ""  # key of the definition of what it shows, "" without one
+    # section of the overview: ``lead`` (on top), ``reward``, ``open``, ``time``, ``more`` (folded)
     place: PageSlot = "open"
     # how noisy curves are smoothed, with the logged values behind them; "" if none is
     smoothing: str = ""

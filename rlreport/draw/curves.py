@@ -31,7 +31,7 @@ from rlreport.draw.chart import (
     varies,
 )
 from rlreport.draw.events import DrawnEvent, Rule, rules_of
-from rlreport.draw.frame import Frame, Mark
+from rlreport.draw.frame import Frame, Mark, mark_layers
 from rlreport.draw.rules import FIRST_LINE
 from rlreport.draw.smoothing import (
     LEAST_SMOOTHED,
@@ -232,9 +232,9 @@ class ChartStyle:
     percent: bool = False  # whether values are fractions of 1, shown as percentages
     # of y; ``log`` needs positive values, ``symlog`` takes effect only beyond ±2
     scale: Scale = "linear"
-    has_key: bool = (
-        False  # whether names are above the plot even if they would fit into it
-    )
+    # whether names are above the plot even if they would fit into it
+    has_key: bool = False
+    smooths: bool = True  # whether to smooth noisy curves; not if single values matter
 
 
 def curve_chart(
@@ -289,7 +289,9 @@ def _curve_chart(
     thin = _without_many_ranges(thinned(frame.steps, logged))
     y = _value_axis(thin, style)
     # The mean of a spike and its neighbours would look like a plateau on a logarithmic axis.
-    noisy = [curve for curve in thin.curves if curve.is_noisy and y.scale != "log"]
+    noisy = []
+    if style.smooths and y.scale != "log":
+        noisy = [curve for curve in thin.curves if curve.is_noisy]
     smooth_fields = {curve.key: _smooth_field(curve) for curve in noisy}
     marks = frame.marks(name)
     # Later rows are drawn on top of earlier ones: the most severe mark and the first curve.
@@ -316,12 +318,6 @@ def _curve_chart(
         size=size,
     )
     _make_interactive(spec, rows, thin.curves, smooth_fields, percent=style.percent)
-    # The description has the logged values, not their means.
-    sentences_on_curves = [
-        in_words(curve, frame.steps, style.percent)
-        for curve in logged
-        if curve.has_line
-    ]
     remarks = _remarks(
         thin.group_size,
         bool(noisy),
@@ -332,7 +328,7 @@ def _curve_chart(
     return Chart(
         name=name,
         title=title,
-        description=sentences([*sentences_on_curves, *remarks, note]),
+        description=sentences([*_in_words(frame, logged, style), *remarks, note]),
         spec=spec,
         vega=vega,
         wide=style.wide,
@@ -340,6 +336,14 @@ def _curve_chart(
         smoothing=_smoothing_in_words(noisy),
         key=key,
     )
+
+
+def _in_words(
+    frame: Frame, logged: Sequence[DrawnCurve], style: ChartStyle
+) -> list[str]:
+    """Return a sentence on each curve: on its logged values, not on their means."""
+    lines = [curve for curve in logged if curve.has_line]
+    return [in_words(curve, frame.steps, style.percent) for curve in lines]
 
 
 def _key(curves: Sequence[DrawnCurve], *, always: bool) -> tuple[KeyEntry, ...]:
@@ -428,14 +432,6 @@ def _layers(
     These are layer -> rows: the logged values of noisy curves (key -> field), as a line or as
     dots, the marked steps, and a line at 0 if the axis passes it.
     """
-    shaded: list[dict[str, Any]] = []
-    bars: list[dict[str, Any]] = []
-    for mark in marks:
-        finding = {"severity": mark.severity, "finding": mark.title}
-        spans = [{"from": low, "to": high} | finding for low, high in mark.spans]
-        bars += spans
-        # The interval of the onset is shaded already.
-        shaded += [] if mark.is_ruled else spans
     return {
         "raw": [row for row in rows if noisy.get(row["series"], MEDIAN) != MEDIAN],
         "raw_dots": [
@@ -443,8 +439,7 @@ def _layers(
             for row in rows
             if noisy.get(row["series"]) == MEDIAN and row["value"] is not None
         ],
-        "marked": shaded,
-        "marked_bar": bars,
+        **mark_layers(marks),
         "zero": [{"zero": 0}] if y.low < 0 < y.high else [],
     }
 

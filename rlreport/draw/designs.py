@@ -70,6 +70,8 @@ def curves(scale: Any) -> Spec:
     width = _by_series(alt.Size)
     x = _x("step", tickMinStep=1)
     y = _y("value", scale)
+    label = {"align": "right", "dx": -2, "baseline": "alphabetic"}
+    label_place = {"x": "step:Q", "y": "y:Q", "text": "label:N"}
     hover = alt.selection_point(
         name="hover",
         on="pointerover",
@@ -121,7 +123,12 @@ def curves(scale: Any) -> Spec:
             y="value:Q",
             color=color,
         ),
-        *_label_layers(color),
+        _data_layer("halo", "text", label | HALO, **label_place),
+        _data_layer("label", "text", label, **label_place, color=color),
+        _data_layer(
+            "event_label", "text", {**EVENT_LABEL, "y": 9}, x="step:Q", text="event:N"
+        ),
+        _rule_label(),
         # The tooltip needs one row per step with the values of all series in columns, such as
         # ``policy_value``.
         pointer.transform_fold(
@@ -133,41 +140,49 @@ def curves(scale: Any) -> Spec:
     )
 
 
-def _rule_layers() -> list[Any]:
-    """Return the layers of the run's rules: the interval of the onset, and the lines."""
-    colour = alt.Color("colour:N", scale=None)
-    lengths = [[1, 0], [4, 3]]  # of a solid and of a dashed line
-    dashes = alt.Scale(domain=[0, 1], range=lengths)
-    interval = {"x": "from:Q", "x2": "to:Q", "color": colour}
-    line = {
-        "x": "step:Q",
-        "color": colour,
-        "strokeDash": alt.StrokeDash("dashed:O", scale=dashes, legend=None),
-        "strokeOpacity": alt.StrokeOpacity("opacity:Q", scale=None),
-    }
-    return [
-        _data_layer("interval", "rect", {"fillOpacity": 0.1}, **interval),
-        _data_layer("rule", "rule", {"strokeWidth": 1}, **line),
-    ]
+def stacked() -> Spec:
+    """Return the design of areas over the steps that lie on each other.
 
-
-def _label_layers(color: alt.Color) -> list[Any]:
-    """Return the layers of texts in the plot: names of curves, labels of events and of rules."""
-    look = {"align": "right", "dx": -2, "baseline": "alphabetic"}
-    name = {"x": "step:Q", "y": "y:Q", "text": "label:N"}
-    event = {"x": "step:Q", "text": "event:N"}
-    rule = {
-        "x": "step:Q",
-        "y": alt.Y("place:Q", scale=None, axis=None),
-        "text": "label:N",
-        "color": alt.Color("colour:N", scale=None),
-    }
-    return [
-        _data_layer("halo", "text", look | HALO, **name),
-        _data_layer("label", "text", look, **name, color=color),
-        _data_layer("event_label", "text", EVENT_LABEL | {"y": 9}, **event),
-        _data_layer("rule_label", "text", EVENT_LABEL, **rule),
-    ]
+    Data: ``step``, ``series``, ``low`` and ``high`` (edges of the area), ``value`` (its middle) and
+    ``amount``. Layers with their own data: ``marked``, ``marked_bar`` and those of the run's rules
+    as of ``curves``, ``label`` and ``halo`` behind it (``step``, ``series``, ``y``, ``label``).
+    """
+    color = _by_series(alt.Color)
+    label = {"align": "right", "dx": -4, "dy": 4, "baseline": "alphabetic"}
+    place = {"x": "step:Q", "y": "y:Q", "text": "label:N"}
+    hover = alt.selection_point(
+        name="hover",
+        on="pointerover",
+        clear="pointerout",
+        fields=["step"],
+        nearest=True,
+        empty=False,
+    )
+    at = alt.param(name="at", expr="isValid(hover.step) ? hover.step[0] : null")
+    at_step = alt.condition("datum.step === at", alt.value(1), alt.value(0))
+    pointer = _layer(INTERACTION, "rule", THIN, x="step:Q", opacity=at_step)
+    area = _layer(
+        "area",
+        "area",
+        # The stroke shows a step between gaps, where the area has no width.
+        {"strokeWidth": 0.5},
+        x=_x("step", tickMinStep=1),
+        y=_y("low"),
+        y2="high:Q",
+        color=color,
+        stroke=_by_series(alt.Stroke),
+    )
+    return _design(
+        area,
+        *_mark_layers(),
+        *_rule_layers(),
+        _data_layer("halo", "text", label | HALO, **place),
+        _data_layer("label", "text", label | {"color": LIGHT["text"]}, **place),
+        # The tooltip needs one row per step with the amounts of all series in columns.
+        pointer.transform_calculate(named="datum.series + '_amount'")
+        .transform_pivot("named", value="amount", groupby=["step"])
+        .add_params(hover, at),
+    )
 
 
 def paths() -> Spec:
@@ -436,6 +451,43 @@ def _mark_layers() -> list[Any]:
     ]
 
 
+def _rule_layers() -> list[Any]:
+    """Return the layers of the rules of the run: a pale interval, and a line."""
+    own_colour = alt.Color("colour:N", scale=None)
+    dashes = alt.Scale(domain=[0, 1], range=[[1, 0], [4, 3]])
+    return [
+        _data_layer(
+            "interval",
+            "rect",
+            {"fillOpacity": 0.1},
+            x="from:Q",
+            x2="to:Q",
+            color=own_colour,
+        ),
+        _data_layer(
+            "rule",
+            "rule",
+            {"strokeWidth": 1},
+            x="step:Q",
+            color=own_colour,
+            strokeDash=alt.StrokeDash("dashed:O", scale=dashes, legend=None),
+            strokeOpacity=alt.StrokeOpacity("opacity:Q", scale=None),
+        ),
+    ]
+
+
+def _rule_label() -> Any:
+    return _data_layer(
+        "rule_label",
+        "text",
+        EVENT_LABEL,
+        x="step:Q",
+        y=alt.Y("place:Q", scale=None, axis=None),
+        text="label:N",
+        color=alt.Color("colour:N", scale=None),
+    )
+
+
 def _brush(encodings: list[Any], **places: Any) -> Any:
     """Return an invisible layer of points, so that dragging selects responses, not bars."""
     brush = alt.selection_interval(name="brush", encodings=encodings)
@@ -445,7 +497,7 @@ def _brush(encodings: list[Any], **places: Any) -> Any:
 
 def compile_designs() -> bytes:
     """Return the content of ``designs.json``: all designs; those that Vega draws also compiled."""
-    specs = {"paths": paths()}
+    specs = {"paths": paths(), "stacked": stacked()}
     # The compiled form depends on the scale, which thus cannot be a placeholder.
     for scale in ("linear", "log", "symlog"):
         specs[f"curves_{scale}"] = curves(scale)

@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple
 
 from rlreport.check.course import SCORES, Course
 from rlreport.check.events import Event, EventKind
+from rlreport.check.spread_curves import TextSpread
 from rlreport.draw.rules import PlacedRules
 from rlreport.draw.theme import PADDING, RIGHT, WIDTH
 from rlreport.text.messages import message
@@ -64,6 +65,16 @@ def events_to_draw(course: Course) -> tuple[DrawnEvent, ...]:
         words = _words(event, course)
         drawn.append(DrawnEvent(event.onset, words, _SIDES[event.kind], size))
     return tuple(drawn)
+
+
+def spread_to_draw(spread: TextSpread) -> tuple[DrawnEvent, ...]:
+    """Return the onset of a text that spread, the text of the largest share first."""
+    onset = spread.onset
+    if onset is None:
+        return ()
+    rise = spread.curve.highest.value - spread.curve.first.value
+    words = message("rose at {step:count}", step=onset.step)
+    return (DrawnEvent(onset.step, words, "before", rise),)
 
 
 def _is_told(event: Event, course: Course) -> bool:

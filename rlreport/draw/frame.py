@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -118,3 +118,16 @@ class Mark(NamedTuple):
     spans: list[list[float]]  # [start, end] of each marked range of steps
     # whether a rule has its onset; then it has a bar above the plot, and no shade in it
     is_ruled: bool = False
+
+
+def mark_layers(marks: Sequence[Mark]) -> dict[str, list[dict[str, Any]]]:
+    """Return the rows of the layers of marked steps of a design, later ones on top."""
+    shaded: list[dict[str, Any]] = []
+    bars: list[dict[str, Any]] = []
+    for mark in marks:
+        finding = {"severity": mark.severity, "finding": mark.title}
+        spans = [{"from": low, "to": high} | finding for low, high in mark.spans]
+        bars += spans
+        # The interval of the onset is shaded already.
+        shaded += [] if mark.is_ruled else spans
+    return {"marked": shaded, "marked_bar": bars}

@@ -11,8 +11,10 @@ import pandas as pd
 
 from rlreport.check.quantities import reward_parts
 from rlreport.check.run import Run
+from rlreport.check.spread_curves import TextSpread
 from rlreport.check.subjects import CHART_OF_ROLE, IDENTIFIER
 from rlreport.columns import STEP
+from rlreport.definitions import REWARD_PART, terms_of_roles
 from rlreport.draw.chart import (
     Chart,
     Scale,
@@ -29,7 +31,7 @@ from rlreport.draw.curves import (
     curves_of,
     floats,
 )
-from rlreport.draw.events import DrawnEvent, events_to_draw
+from rlreport.draw.events import DrawnEvent, events_to_draw, spread_to_draw
 from rlreport.draw.frame import Frame
 from rlreport.draw.paths import Path, path_chart
 from rlreport.draw.theme import PALETTE
@@ -123,7 +125,7 @@ def reward_part_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
     ranges = (means.max() - means.min()).fillna(-1.0)
     widest = ranges.nlargest(MOST_PARTS).index
     drawn_names = [name for name in series if name in widest]  # in the order of the log
-    yield curve_chart(
+    chart = curve_chart(
         frame,
         "reward_parts",
         message("Parts of the reward"),
@@ -131,6 +133,7 @@ def reward_part_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
         ChartStyle(message("mean of each part")),
         omitted=len(series) - len(drawn_names),
     )
+    yield None if chart is None else replace(chart, term=REWARD_PART)
 
 
 def frontier_charts(tables: Tables, frame: Frame) -> Iterator[Chart]:
@@ -289,11 +292,13 @@ def _worst_environments(means: pd.DataFrame) -> list[Hashable]:
 MOST_TEXTS = 6  # maximum number of curves in the chart of spreading texts
 
 
-def token_charts(by_step: pd.DataFrame) -> list[Chart]:
+def text_charts(
+    by_step: pd.DataFrame, spreads: Mapping[str, TextSpread]
+) -> list[Chart]:
     """Return one chart of the share of responses with each text by step, or [] without data.
 
     ``by_step`` has the columns ``step``, ``ngram`` (the text) and ``share``, the texts that spread
-    most first.
+    most first. Their onsets, in ``spreads``, are marked.
     """
     # Without rows the table has no columns.
     table = by_step[by_step["share"].notna()] if len(by_step) else by_step
@@ -309,9 +314,16 @@ def token_charts(by_step: pd.DataFrame) -> list[Chart]:
         title = f"“{label(text, 18)}”"
         colour, dash = PALETTE[i]
         shares_of_text = floats(shares, text)
-        curves.append(
-            DrawnCurve(f"text_{i}", title, shares_of_text, colour=colour, dash=dash)
+        spread = spreads.get(text)
+        curve = DrawnCurve(
+            f"text_{i}",
+            title,
+            shares_of_text,
+            colour=colour,
+            dash=dash,
+            events=() if spread is None else spread_to_draw(spread),
         )
+        curves.append(curve)
     chart = curve_chart(
         Frame(shares.index.to_numpy(np.float64)),
         "spreading",
@@ -413,6 +425,7 @@ def small_multiples(tables: Tables, frame: Frame) -> Iterator[Chart]:
             )
             if chart is None:
                 continue
+            chart = replace(chart, term=terms_of_roles().get(roles.get(name, ""), ""))
             if rank < MOST_METRICS:
                 yield replace(chart, group=group.heading, subject=subject)
             else:

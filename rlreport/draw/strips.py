@@ -61,7 +61,7 @@ def strip(course: Course, steps: Steps, *, percent: bool) -> str:
     values = drawable(course.values)
     axis = _value_axis(values, percent=percent)
     return (
-        f"{_grid(axis)}{_rules(steps)}"
+        f"{_grid(axis)}{rule_marks(steps, HEIGHT)}"
         f'<svg y="{TOP}" width="100%" height="{PLOT}" viewBox="0 0 {UNITS} {PLOT}" '
         f'preserveAspectRatio="none" overflow="visible">{_lines(course, values, axis, steps)}</svg>'
         f"{_dots(course, values, axis, steps)}"
@@ -110,7 +110,7 @@ def _grid(axis: Axis) -> str:
     )
 
 
-def _rules(steps: Steps) -> str:
+def rule_marks(steps: Steps, height: int) -> str:
     """Return the rules over the whole height of a strip, so that they meet those of the next."""
     marks = []
     for rule in steps.rules:
@@ -120,12 +120,12 @@ def _rules(steps: Steps) -> str:
             end = min(steps.part(rule.within[1]), 1.0)
             marks.append(
                 f'<rect x="{100 * start:.4g}%" width="{100 * (end - start):.4g}%" '
-                f'height="{HEIGHT}" fill="{ink}" fill-opacity="0.1"/>'
+                f'height="{height}" fill="{ink}" fill-opacity="0.1"/>'
             )
         dash = ' stroke-dasharray="4 3"' if rule.dashed else ""
         place = steps.percent(rule.step)
         marks.append(
-            f'<line x1="{place}" x2="{place}" y2="{HEIGHT}" stroke="{ink}"{dash}/>'
+            f'<line x1="{place}" x2="{place}" y2="{height}" stroke="{ink}"{dash}/>'
         )
     return "".join(marks)
 

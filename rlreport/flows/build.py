@@ -40,10 +40,11 @@ from rlreport.formats.base import Row
 from rlreport.metrics.settings import find_tracked
 from rlreport.metrics.settings import of_run as settings_of_run
 from rlreport.options import BuildOptions, ReportOptions
-from rlreport.pages.author_notes import notes_file, read_notes
+from rlreport.pages.author_notes import notes_file, quotes_of, read_notes
 from rlreport.pages.context import JudgedRun
 from rlreport.pages.extremes import shown_responses
 from rlreport.pages.figures import run_figures
+from rlreport.pages.quotes import broken_quotes, check_quotes
 from rlreport.pages.redact import (
     Redactor,
     redacted_ngrams,
@@ -186,7 +187,13 @@ def _load_and_judge(
         logs, options, prepared.card, progress, workers
     )
     card = _with_logged(prepared.card, logged_settings, options)
-    tables = _with_notes(tables, prepared.remarks)
+    quotes = check_quotes(
+        quotes_of(prepared.author_notes),
+        tables.responses,
+        rollouts,
+        redact=bool(options.redact),
+    )
+    tables = _with_notes(tables, [*prepared.remarks, *broken_quotes(quotes)])
     tables = _with_several_runs(logs, tables, options)
     if options.redact_names:
         tables, rollouts = without_names(tables, rollouts)
@@ -219,6 +226,7 @@ def _load_and_judge(
         rollouts=rollouts,
         card=card,
         author_notes=prepared.author_notes,
+        quotes=quotes,
         own_charts=charts,
         thresholds=prepared.thresholds,
     )

@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 from rlreport.errors import RowError, UnreadRow
 from rlreport.fields import CANONICAL
 from rlreport.formats.base import FileStamp, Row, Where
+from rlreport.formats.judged import judges_texts
 from rlreport.system import coerce
 from rlreport.system.documents import MAX_JSON, LimitError, load_json, read_bounded
 from rlreport.text.messages import message
@@ -263,7 +264,8 @@ def fields(**values: Any) -> Row:
 def columns(obj: Mapping[str, Any], used: Collection[str] = ()) -> Row:
     """Return the extra columns of a row: scalars of ``obj`` under keys that are not in ``used``.
 
-    Strings are unquoted. A key with the name of a canonical field gets the suffix ``_logged``.
+    Texts of a judge, of any length, come on top, see ``judged``. Strings are unquoted. A key with
+    the name of a canonical field gets the suffix ``_logged``.
     """
     row: Row = {}
     read = obj.read if isinstance(obj, KeyTracker) else set()
@@ -273,6 +275,15 @@ def columns(obj: Mapping[str, Any], used: Collection[str] = ()) -> Row:
             name = f"{key}_logged" if key in CANONICAL else key
             row[name] = coerce.unquoted(value) if isinstance(value, str) else value
             read.add(key)
+    for name, text in judges_texts(obj).items():
+        if name in used:
+            continue
+        row.setdefault(name, text)
+        read.add(name)
+        key, _, inner = name.partition(".")
+        within = obj.get(key) if name not in obj else None
+        if isinstance(within, KeyTracker):
+            within.read.add(inner)
     return row
 
 

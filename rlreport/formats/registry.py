@@ -24,6 +24,7 @@ from rlreport.figures.turns import split_named
 from rlreport.formats import renamed
 from rlreport.formats.base import BaseFormat, Match, Row, Where
 from rlreport.formats.evaluations import ATIF, InspectAI, LMEval
+from rlreport.formats.judged import is_judges
 from rlreport.formats.logged import KeyTracker, is_scalar
 from rlreport.formats.mapping import (
     Mapped,
@@ -240,7 +241,8 @@ class RowReader:
         # A format may pass on fields that become neither a canonical field nor a column.
         for row in rows:
             for key, value in row.items():
-                if value and key not in CANONICAL and not is_scalar(value):
+                is_kept = is_scalar(value) or is_judges(str(key))
+                if value and key not in CANONICAL and not is_kept:
                     add_unread_field(unread, safe_text(str(key)), kind_of(value))
         splits = {split_named(row.get("split")) for row in rows}
         stepless = any(isinstance(row.get("step"), AssumedStep) for row in rows)

@@ -17,12 +17,21 @@ from rlreport.errors import RowError, UsageError
 from rlreport.pages.charts import page_charts
 from rlreport.pages.context import RunReport
 from rlreport.pages.page import Addresses
+from rlreport.pages.quotes import (
+    Quote,
+    Quotes,
+    QuoteState,
+    add_quotes,
+    quotes_as_text,
+    quotes_in,
+)
 from rlreport.read.detect import NOTES_FILE
 from rlreport.read.listing import is_url
 from rlreport.system.documents import read_bounded
 from rlreport.system.own_output import is_own_file, refuse_own_output
 from rlreport.tables import Note, NoteKind
 from rlreport.text.clean import printable, shortened
+from rlreport.text.language import ENGLISH, Language
 from rlreport.text.messages import message
 
 if TYPE_CHECKING:
@@ -69,9 +78,13 @@ class Targets:
             return self.addresses.step(number)
         if kind == "prompt":
             return self.addresses.prompt(number) if number in self.prompts else None
-        if (number, n) not in self.responses:
+        return self.response(number, n)
+
+    def response(self, step: int, n: int, quote: str | None = None) -> str | None:
+        """Return the address of a response, with a quote to mark; None if it is not shown."""
+        if (step, n) not in self.responses:
             return None
-        return self.addresses.response(number, n)
+        return self.addresses.response(step, n, quote=quote)
 
 
 class Notes(NamedTuple):
@@ -149,6 +162,8 @@ def render_notes(
     *,
     most: int = 10**9,
     words: Callable[[str], str] = str,
+    quotes: Quotes | None = None,
+    language: Language = ENGLISH,
 ) -> Notes:
     """Render the author's notes; raw HTML, images and broken links become text.
 
@@ -157,11 +172,13 @@ def render_notes(
         targets: what links into the report can lead to; None: they become text.
         most: most characters of HTML; further blocks are left out.
         words: what is done to each text, such as escaping.
+        quotes: what is known of the quotes of responses.
+        language: in which that is written.
     """
     if not text.strip():
         return Notes(Markup())
     parser = _parser()
-    inline = _Inline(targets, words)
+    inline = _Inline(targets, words, quotes or {}, language)
     tokens = parser.parse(text)
     levels = [int(token.tag[1]) for token in tokens if token.type == "heading_open"]
     html = ""
@@ -217,11 +234,19 @@ def linked_notes(report: RunReport, addresses: Addresses) -> Notes:
         charts={chart.name: run.options.language.of(chart.title) for chart in charts},
         findings={finding.id for finding in run.verdict.findings},
     )
-    return render_notes(text, targets)
+    return render_notes(text, targets, quotes=run.quotes, language=run.options.language)
 
 
-def plain_notes(text: str) -> str:
+def quotes_of(text: str) -> list[Quote]:
+    """Return the quotes of responses in the author's notes, each once."""
+    return quotes_in(text, _parser()) if text.strip() else []
+
+
+def plain_notes(
+    text: str, quotes: Quotes | None = None, language: Language = ENGLISH
+) -> str:
     """Return the notes as Markdown, with links into the report replaced by text (or target)."""
+    text = quotes_as_text(text, quotes or {}, language)
 
     def name(link: re.Match[str]) -> str:
         return str(link[1] or link[2])
@@ -232,9 +257,17 @@ def plain_notes(text: str) -> str:
 class _Inline:
     """Makes the text, links and images within a block harmless, and keeps broken links."""
 
-    def __init__(self, targets: Targets | None, words: Callable[[str], str]) -> None:
+    def __init__(
+        self,
+        targets: Targets | None,
+        words: Callable[[str], str],
+        quotes: Quotes,
+        language: Language,
+    ) -> None:
         self.targets = targets
         self.words = words
+        self.quotes = quotes
+        self.language = language
         self.broken_links: list[str] = []  # without repetitions
 
     def rendered(self, tokens: Sequence[Token]) -> Iterator[Token]:
@@ -247,6 +280,9 @@ class _Inline:
         target = ""  # of that link
         is_empty = False  # whether that link is open and has no text so far
         for token in tokens:
+            if token.type == "quote":
+                yield from self._quoted(token)
+                continue
             attributes: dict[str, str | int | float] = {}
             if token.type == "link_open":  # links do not nest
                 target = str(token.attrs["href"])
@@ -273,6 +309,36 @@ class _Inline:
             # Of a broken link, the text remains.
             if is_linked or not token.type.startswith("link_"):
                 yield token
+
+    def _quoted(self, token: Token) -> Iterator[Token]:
+        """Yield a quote, a link to it if it is in the report, and whether it was checked."""
+        quote: Quote = token.meta["quote"]
+        state = self.quotes.get(quote, QuoteState.NO_TEXT)
+        is_checked = state is QuoteState.CHECKED
+        href = None
+        if self.targets:
+            href = self.targets.response(
+                quote.step, quote.n, quote.text if is_checked else None
+            )
+        shown = self._text(token, token.meta["shown"])
+        if href is None:
+            yield shown
+        else:
+            attributes = {"href": href, "rel": "noreferrer"}
+            yield replace(
+                token, type="link_open", tag="a", nesting=1, attrs=dict(attributes)
+            )
+            yield shown
+            yield replace(token, type="link_close", tag="a", nesting=-1)
+        yield self._text(token, " – ")
+        name = "cited broken" if state.is_broken else "cited"
+        yield replace(token, type="html_inline", content=f'<span class="{name}">')
+        yield self._text(token, self.language.of(state.about(quote)))
+        yield replace(token, type="html_inline", content="</span>")
+
+    def _text(self, token: Token, content: str) -> Token:
+        """Return a text in place of a token."""
+        return replace(token, type="text", content=self.words(printable(content)))
 
     def _address(self, href: str) -> str | None:
         """Return where a link leads: ``href`` if it is outside of the report; None if nowhere.
@@ -311,5 +377,6 @@ def _parser() -> MarkdownIt:
     parser = MarkdownIt("commonmark", {"html": False}).enable(
         ["table", "strikethrough"]
     )
+    add_quotes(parser)
     parser.validateLink = lambda url: True  # type: ignore[method-assign]  # ``address`` decides
     return parser

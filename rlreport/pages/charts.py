@@ -7,10 +7,12 @@ from functools import partial
 from typing import NamedTuple
 
 from rlreport.check.run import Run
+from rlreport.check.spread_curves import TextSpread, text_spreads
+from rlreport.check.spreading import Spreading
 from rlreport.draw.catalogue import arranged, overview_charts
 from rlreport.draw.chart import Chart
 from rlreport.draw.rescored import rescored_charts
-from rlreport.draw.run_charts import token_charts
+from rlreport.draw.run_charts import text_charts
 from rlreport.draw.strips import whole
 from rlreport.draw.svg import drawn
 from rlreport.pages.context import JudgedRun, RunReport
@@ -29,7 +31,7 @@ class PageCharts(NamedTuple):
     """The charts of the pages about the whole run."""
 
     overview: list[Chart]
-    tokens: list[Chart]
+    texts: list[Chart]
     flips: list[Chart]
 
 
@@ -50,9 +52,16 @@ def _page_charts(report: RunReport) -> PageCharts:
     ordered = arranged(charts, verdict.findings, verdict.lead)
     return PageCharts(
         overview=[*map(partial(_with_whole, report), ordered), *run.own_charts],
-        tokens=token_charts(run.spreading.by_step) if run.has_responses else [],
+        texts=text_charts(run.spreading.by_step, spreads_of(report)),
         flips=_flips(run),
     )
+
+
+def spreads_of(report: RunReport) -> dict[str, TextSpread]:
+    """Return text -> how far it spread, of the texts that did."""
+    run = report.run
+    ratio = run.thresholds[Spreading].ratio
+    return report.once("text spreads", lambda: text_spreads(run.spreading, ratio))
 
 
 def _flips(run: JudgedRun) -> list[Chart]:
@@ -82,7 +91,7 @@ def drawn_charts(report: RunReport) -> PageCharts:
 def draw(charts: PageCharts, language: Language) -> PageCharts:
     return PageCharts(
         overview=drawn(charts.overview, language),
-        tokens=drawn(charts.tokens, language),
+        texts=drawn(charts.texts, language),
         flips=drawn(charts.flips, language),
     )
 

@@ -22,7 +22,7 @@ from rlreport.pages.data import chart_path, csv
 from rlreport.pages.fit import too_large
 from rlreport.pages.html import Node, canonical_json, environment, script_json
 from rlreport.pages.listed import PROMPT_TEXT
-from rlreport.pages.page import FOLDER_POLICY, Encode, RenderedPage
+from rlreport.pages.page import FOLDER_POLICY, Encode, RenderedPage, described
 from rlreport.pages.page_data import RowsData
 from rlreport.pages.scripts import assets
 from rlreport.pages.summary import Detail
@@ -231,6 +231,7 @@ class ComparisonPages(Maker):
             kind="compare",
             assets={name: path for name, (path, _) in files.items()},
             csp=FOLDER_POLICY,
+            description=described(words.sentence(self.outcome), self.options.language),
         )
 
     def pages(self) -> Iterator[EncodedPage]:
@@ -507,7 +508,6 @@ def _rows_data(flips: Sequence[Flip], outcome: Outcome) -> RowsData:
         "ranks": {},
         "badges": {},
         "highlights": [],
-        "metrics": [],
         "titles": {
             "row": message("Prompt {n}", n="{n}"),  # scripts fill in the number
             "response": message("NEW's response"),

@@ -17,6 +17,7 @@ from rlreport.check.verdict import Verdict
 from rlreport.draw.chart import Chart
 from rlreport.options import BuildOptions
 from rlreport.pages.plan import StepPlan, left_out
+from rlreport.pages.quotes import Quotes
 from rlreport.pages.table import ColumnView
 from rlreport.read.rollouts import Rollouts, Selection
 from rlreport.tables import Tables, counted_in_all
@@ -30,14 +31,17 @@ class EncodedPage(NamedTuple):
 
     path: str  # in a report folder, e.g. ``steps/100.html``
     content: bytes
-    weight: int  # bytes that the page takes in the output
+    weight: int  # bytes that the page takes in the output, with what lies beside it
+    # (path, content) of the script with its step's tokens; in one file ``content`` has them
+    beside: tuple[str, bytes] | None = None
 
 
 class ListedPage(NamedTuple):
-    """A page in the main navigation."""
+    """A page that every page links to."""
 
     name: str
     title: str
+    in_navigation: bool = True  # else at the foot of the page
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +82,7 @@ class StepJob:
     shown: NDArray[np.int64]  # positions of ``plan.rows`` in ``columns``
     # columns of the table of steps, with values of the first, the previous and this step
     figures: dict[str, list[Any]]
-    # this step and those the page links to: neighbours, the first, onsets of findings
+    # this step and those the page links to: neighbours and the first
     linked: list[int]
     findings: list[
         ToldFinding
@@ -95,6 +99,7 @@ class StepPage(NamedTuple):
     listed: dict[str, Any]
     # gzipped full texts of these responses, which the responses page searches
     texts: str
+    has_tokens: bool
 
     @property
     def weight(self) -> int:
@@ -114,6 +119,8 @@ class JudgedRun:
     rollouts: Rollouts  # the responses that pages may show, with their texts and tokens
     card: Card  # the configuration of the run
     author_notes: str  # Markdown text of the author's notes, "" without any
+    # what is known of the quotes of responses in them
+    quotes: Quotes = field(default_factory=dict)
     own_charts: Sequence[Chart]  # charts of the user's functions
     thresholds: Thresholds = field(default_factory=Thresholds)  # of the checks
 

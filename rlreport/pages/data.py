@@ -9,25 +9,29 @@ from dataclasses import asdict, dataclass
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 
 from rlreport import __version__
 from rlreport.check import findings_json
+from rlreport.check.advice import setup_of
 from rlreport.check.registry import BY_ID
+from rlreport.check.unlogged import Log, unlogged
 from rlreport.check.verdict import Verdict
 from rlreport.comparison.data_file import METRICS_FILE, pack_table, response_data
 from rlreport.comparison.data_file import PATH as RESPONSES
 from rlreport.comparison.saved import REPORT
 from rlreport.draw.chart import Chart
 from rlreport.fields import CANONICAL, FIELDS
+from rlreport.metrics.roles import framework_of, roles_of
 from rlreport.options import BuildOptions
 from rlreport.pages.author_notes import linked_notes
 from rlreport.pages.charts import page_charts
 from rlreport.pages.context import DataFiles, JudgedRun, PageContext, RunReport
 from rlreport.pages.html import canonical_json
 from rlreport.pages.page import PROMPTS, Addresses, Page
+from rlreport.pages.prompt_map_view import courses_json
 from rlreport.pages.redact import USUAL_SPLITS
 from rlreport.pages.table import (
     Cell,
@@ -38,12 +42,12 @@ from rlreport.pages.table import (
     attribute_columns,
     table,
 )
-from rlreport.pages.tokens import sampling_note
+from rlreport.pages.texts import sampling_note
 from rlreport.summarise.steps import passes_of
 from rlreport.system.in_memory import is_in_memory
 from rlreport.tables import LogFile, MetricsFile, Note, Rescoring, Tables
 from rlreport.text.clean import escape, without_controls
-from rlreport.text.messages import message
+from rlreport.text.messages import listed, message
 from rlreport.text.numbers import byte_size
 
 TOKENS_LISTED = 10_000
@@ -66,6 +70,14 @@ _SETTINGS = (
 _PACKAGES = ("altair", "vl-convert-python", "pandas", "numpy", "jinja2")
 
 
+class UnloggedView(NamedTuple):
+    """Something that the run does not log."""
+
+    what: str
+    how: str  # what would log it, with settings and fields in backticks
+    checks: str  # names of the checks that need it
+
+
 @dataclass(frozen=True, slots=True)
 class DataView:
     """What the data page shows."""
@@ -75,6 +87,8 @@ class DataView:
     bad_lines: TableView
     sample: str  # note on sampling_note, "" without any
     checks: TableView
+    not_logged: list[UnloggedView]
+    framework: str  # whose settings ``not_logged`` names, "" if it is not known
     files: TableView
     metrics: TableView | None
     fields: TableView
@@ -96,6 +110,8 @@ def data_view(report: RunReport, addresses: Addresses) -> DataView:
         bad_lines=_bad_lines_table(tables),
         sample=sampling_note(tables),
         checks=_checks_table(report.run.verdict),
+        not_logged=not_logged(report.run),
+        framework=framework_of_run(report.run) or "",
         files=_files_table(tables),
         metrics=_metrics_table(tables.metrics_files) if tables.metrics_files else None,
         fields=_fields_table(tables),
@@ -209,6 +225,33 @@ def _checks_table(verdict: Verdict) -> TableView:
         ColumnView("id", message("Name for --mute"), kind="token"): list(outcomes),
     }
     return table("checks", message("Checks"), columns, ids=outcomes)
+
+
+def not_logged(run: JudgedRun) -> list[UnloggedView]:
+    """Return what is not logged, which checks it would feed, and what would log it."""
+    tables = run.tables
+    metrics = list(map(str, tables.metrics.columns[1:]))  # without the step
+    log = Log(
+        framework=framework_of_run(run),
+        roles=roles_of(metrics, tables.metric_roles),
+        fields={name for name, count in tables.fields.items() if count},
+        has_metrics=bool(metrics),
+    )
+    rows = unlogged(run.verdict.not_run, log)
+    return [
+        UnloggedView(
+            message("{one:capital}", one=row.what),
+            row.how,
+            listed(message(BY_ID[check].name) for check in row.checks),
+        )
+        for row in rows
+    ]
+
+
+def framework_of_run(run: JudgedRun) -> str | None:
+    """Return the framework that trained the run, None if it is not known."""
+    metrics = map(str, run.tables.metrics.columns[1:])  # without the step
+    return setup_of(run.tables, run.card.entries).framework or framework_of(metrics)
 
 
 _NAME = ColumnView("name", message("File"), kind="text")
@@ -366,6 +409,7 @@ def report_json(report: RunReport) -> dict[str, Any]:
         **verdict,
         **_rescoring_json(tables.rescoring),
         "times": tables.times.as_json(),
+        "prompts": courses_json(tables),
         "files": [_file_json(file) for file in tables.files],
         "metrics_files": [asdict(file) for file in tables.metrics_files],
         **_metric_roles(tables),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy as np
 from rlreport.check.course import Course, Quantity, course_of
 from rlreport.check.course_words import NAMES
 from rlreport.check.curve import Level
+from rlreport.check.group_signal import group_signal
 from rlreport.check.series import Series
 from rlreport.columns import STEP, Column
 from rlreport.draw.sparkline import sparkline
@@ -18,7 +20,14 @@ from rlreport.pages.context import JudgedRun, PageContext, RunReport, StepJob
 from rlreport.pages.listed import RUN_TILES
 from rlreport.pages.table import Cell, Change, KeyFigure, number_cell
 from rlreport.summarise.steps import most_common
-from rlreport.text.messages import message, plural, span, translatable
+from rlreport.text.messages import (
+    clauses,
+    message,
+    plural,
+    span,
+    translatable,
+    with_unit,
+)
 from rlreport.text.numbers import MINUS, NumberKind, exact, written
 
 # Key figure -> (the quantity whose course it shows, its label if it is a metric of the trainer)
@@ -47,7 +56,9 @@ def run_courses(report: RunReport) -> list[tuple[Column, Course]]:
             if course is None and quantity == "validation":
                 # The part of the reward that stands in for it, if there is one
                 course = run.verdict.courses.get("accuracy")
-        elif name in report.shared.tile_names:
+        elif name in report.shared.tile_names or (
+            name == "zero_variance_groups" and _wastes_groups(run)
+        ):
             label = ""
             values = steps[name].to_numpy(np.float64)
             course = course_of(Series(steps["step"].to_numpy(np.int64), values), name)
@@ -63,6 +74,12 @@ def run_courses(report: RunReport) -> list[tuple[Column, Course]]:
             column = _trainer_column(STEP[name], course, label, per_token)
         result.append((column, course))
     return result
+
+
+def _wastes_groups(run: JudgedRun) -> bool:
+    """Return whether some groups of a run that learns from groups taught nothing."""
+    signal = group_signal(run.tables)
+    return signal is not None and signal.equal > 0
 
 
 def _part_column(column: Column, course: Course) -> Column:
@@ -118,6 +135,7 @@ def _run_figure(column: Column, course: Course, *, is_score: bool) -> KeyFigure:
         best if is_score and is_lower and course.top != course.first else None,
         sparkline=sparkline(course.values, course.steps),
         help=column.help,
+        term=column.term,
     )
 
 
@@ -184,9 +202,21 @@ def step_figures(context: PageContext, job: StepJob) -> list[KeyFigure]:
                 number_cell(values[last], figure.kind, message("not in this step")),
                 changes=changes,
                 help=figure.help,
+                term=figure.term,
             )
         )
     return result
+
+
+def figures_in_words(figures: Sequence[KeyFigure]) -> str:
+    """Return key figures as a line such as "Reward 1.52; KL 78.1 nats per response"."""
+    known = [figure for figure in figures if figure.now.value is not None]
+    words = []
+    for figure in known:
+        now = figure.now.text
+        value = with_unit(now, message(figure.unit)) if figure.unit else now
+        words.append(message("{name} {value}", name=figure.label, value=value))
+    return clauses(words)
 
 
 # Largest relative difference of two means that still counts as no change

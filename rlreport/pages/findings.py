@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from rlreport.check.finding import Example, Onset, Severity, ToldFinding
 from rlreport.check.four_lines import (
@@ -17,6 +18,7 @@ from rlreport.check.four_lines import (
     why_no_example,
 )
 from rlreport.check.limits import LimitKind, Tested
+from rlreport.check.unlogged import Log, unlogged
 from rlreport.check.verdict import FIRST_WORDS, Muted, Verdict
 from rlreport.draw.chart import evenly
 from rlreport.pages.page import Addresses
@@ -59,6 +61,10 @@ class ExampleView:
     before: ExampleView | None  # a response from before the onset, to compare
 
 
+# Part of the data page that says what would log what is not logged
+NOT_LOGGED = "not-logged"
+
+
 @dataclass(frozen=True, slots=True)
 class FindingView:
     """A finding for templates."""
@@ -81,6 +87,14 @@ class FindingView:
     examples: list[ExampleView]
     unseen: str  # that no response read shows the finding, "" if one does
     charts: tuple[str, ...]  # names of charts that show the finding
+
+
+class FindingLink(NamedTuple):
+    """A finding in a few words, with its address on the overview."""
+
+    severity: Severity
+    link: Link
+    since: str  # "" if it is unknown when it began
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +126,7 @@ class VerdictView:
     not_observed: str
     counts: str  # how many checks found nothing, and how many need what is not logged
     checks: Link  # to the list of all checks
+    how_to_log: Link | None  # to what would log what is not, if the report says so
 
     @property
     def what_after_word(self) -> str:
@@ -161,7 +176,15 @@ def verdict_view(verdict: Verdict, addresses: Addresses) -> VerdictView:
         not_observed=listed(verdict.not_observed),
         counts=phrases([found_nothing_text(verdict), not_logged_text(verdict)]),
         checks=Link(message("list of checks"), addresses.page("data")),
+        how_to_log=_how_to_log(verdict, addresses),
     )
+
+
+def _how_to_log(verdict: Verdict, addresses: Addresses) -> Link | None:
+    """Return a link to what would log what is missing, None if the data page does not say it."""
+    if not unlogged(verdict.not_run, Log()):
+        return None
+    return Link(message("What would log it"), addresses.part("data", NOT_LOGGED))
 
 
 def _further_examples(lead: FindingView, verdict: Verdict) -> list[ExampleView]:
@@ -220,6 +243,14 @@ def finding_view(finding: ToldFinding, addresses: Addresses) -> FindingView:
         unseen=finding.unseen_text,
         charts=finding.charts,
     )
+
+
+def finding_link(finding: ToldFinding, addresses: Addresses) -> FindingLink:
+    """Return a finding for pages that only name it."""
+    onset = finding.onset
+    since = message("since step {step}", step=onset.step) if onset else ""
+    link = Link(finding.name, addresses.finding(finding.id))
+    return FindingLink(finding.severity, link, since)
 
 
 def _page_of(finding: ToldFinding, addresses: Addresses) -> Link | None:

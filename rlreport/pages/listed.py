@@ -17,9 +17,12 @@ from numpy.typing import NDArray
 
 from rlreport.check.run import has
 from rlreport.columns import RESPONSE_COLUMNS
-from rlreport.figures.turns import ENDING_WORDS, several_endings
+from rlreport.definitions import REWARD_PART
+from rlreport.figures.turns import ENDING_WORDS, Ending, several_endings
 from rlreport.pages.context import PageContext
+from rlreport.pages.redundant import without_redundant
 from rlreport.pages.table import ColumnView, number_column
+from rlreport.pages.widths import SHORT_STRINGS
 from rlreport.read.rollouts import Rollout
 from rlreport.tables import Tables
 from rlreport.text.chat import turns_as_text
@@ -60,6 +63,7 @@ RUN_TILES = (
     TILES[0],
     "validation_reward_mean",
     *(n for n in TILES[1:] if "chars" not in n),
+    "zero_variance_groups",
 )
 
 
@@ -202,7 +206,18 @@ def number_columns(tables: Tables) -> list[ColumnView]:
             note = message("{help}; of sampled responses only", help=column.help)
             column = replace(column, help=note)
         columns.append(column)
-    return columns + _logged_number_columns(tables)
+    logged = _logged_number_columns(tables)
+    values = {c.key: responses[c.key].to_numpy(np.float64) for c in columns}
+    for name in tables.extras.columns:
+        if is_numeric(tables.extras[name]):
+            values[extra_key(name)] = tables.extras[name].to_numpy(np.float64)
+    return without_redundant(
+        columns,
+        logged,
+        values,
+        responses["step"].to_numpy(),
+        responses["prompt_id"].to_numpy(np.int64),
+    )
 
 
 def _advantage_column(column: ColumnView, responses: pd.DataFrame) -> ColumnView:
@@ -227,7 +242,10 @@ def _logged_number_columns(tables: Tables) -> list[ColumnView]:
             names.append(name)
     return [
         *extra_columns(
-            parts, message("Parts of the reward"), hidden=len(parts) > EXTRAS_SHOWN
+            parts,
+            message("Parts of the reward"),
+            hidden=len(parts) > EXTRAS_SHOWN,
+            term=REWARD_PART,
         ),
         *extra_columns(
             others, message("Logged fields"), hidden=len(others) > EXTRAS_SHOWN
@@ -236,10 +254,23 @@ def _logged_number_columns(tables: Tables) -> list[ColumnView]:
 
 
 def extra_columns(
-    names: Sequence[object], group: str, *, kind: str = "number", hidden: bool = False
+    names: Sequence[object],
+    group: str,
+    *,
+    kind: str = "number",
+    hidden: bool = False,
+    term: str = "",
 ) -> list[ColumnView]:
+    """Return columns of logged fields; ``term``: key of what they are, "" if that is not known."""
     return [
-        ColumnView(extra_key(name), str(name), kind=kind, hidden=hidden, group=group)
+        ColumnView(
+            extra_key(name),
+            str(name),
+            kind=kind,
+            hidden=hidden,
+            group=group,
+            term=term,
+        )
         for name in names
     ]
 
@@ -273,24 +304,68 @@ def _reading_rank(column: ColumnView) -> int:
 _WHY_ENDED = message(
     "why the response ended, as logged; otherwise inferred from its end token, text or turns"
 )
-_ENDING = ColumnView(
-    "ending", message("How it ended"), kind="text", help=_WHY_ENDED, hidden=True
+ENDING = ColumnView(
+    "ending",
+    message("How it ended"),
+    kind="text",
+    help=_WHY_ENDED,
+    hidden=True,
+    width=SHORT_STRINGS,
 )
 
 
 _TOOLS_USED = message("the tools that answered in the response")
 # Key in ``TOOLS`` of static/js/list/rows.js, too: a text of several lines, each of them a value
 TOOLS = ColumnView(
-    "tools", message("Tools"), kind="text", help=_TOOLS_USED, hidden=True
+    "tools",
+    message("Tools"),
+    kind="text",
+    help=_TOOLS_USED,
+    hidden=True,
+    width=SHORT_STRINGS,
 )
+
+# The findings that cite a response; scripts look for ``CITED`` of the presets
+_CITING = message("findings that cite the response")
+FINDING = ColumnView("finding", message("Finding"), kind="text", help=_CITING)
+_HOW_MANY = message("number of findings that cite the response")
+CITED = ColumnView(
+    "cited", message("Findings"), help=_HOW_MANY, hidden=True, written="count"
+)
+
+_ERRORS = message(
+    "tool calls that returned an error or could not be parsed, and 1 if the rollout ended in one"
+)
+ERRORS = ColumnView(
+    "errors",
+    message("Errors"),
+    help=_ERRORS,
+    hidden=True,
+    written="count",
+    bad_end="high",
+)
+
+
+def error_counts(responses: pd.DataFrame) -> NDArray[np.float64]:
+    """Return the values of ERRORS: float64 (R,), NaN where nothing is logged that would tell."""
+    endings = responses["ending"].to_numpy()
+    of_calls = responses[["tool_errors", "unparsed_calls"]].to_numpy(np.float64)
+    counts = np.nansum(of_calls, axis=1) + (endings == Ending.ERROR)
+    is_known = np.isfinite(of_calls).any(axis=1) | (endings > 0)
+    return np.where(is_known, counts, np.nan)
 
 
 def string_columns(tables: Tables) -> list[ColumnView]:
     """Return the columns of short strings: endings, tools, logged fields; all are hidden."""
     extras = tables.extras
     names = [name for name in extras.columns if not is_numeric(extras[name])]
-    columns = extra_columns(names, message("Logged fields"), kind="text", hidden=True)
-    endings = [_ENDING] if several_endings(tables.responses["ending"]) else []
+    columns = [
+        replace(column, width=SHORT_STRINGS)
+        for column in extra_columns(
+            names, message("Logged fields"), kind="text", hidden=True
+        )
+    ]
+    endings = [ENDING] if several_endings(tables.responses["ending"]) else []
     tools = [TOOLS] if len(tables.tools_used) else []
     return [*endings, *tools, *columns]
 
@@ -307,9 +382,9 @@ def list_filters(context: PageContext) -> dict[str, str]:
     keys = {column.key for column in context.string_columns}
     labels = {
         context.environment: message("All environments"),  # "" (no column) without one
-        _ENDING.key: message("All endings"),
+        ENDING.key: message("All endings"),
         TOOLS.key: message("All tools"),
-        extra_key("split"): message("All splits"),  # branches are in none
+        SPLIT: message("All splits"),  # branches are in none
     }
     return {key: label for key, label in labels.items() if key in keys}
 
@@ -321,3 +396,9 @@ def extra_key(name: object) -> str:
 
 def is_numeric(values: pd.Series | NDArray[Any]) -> bool:
     return bool(np.issubdtype(np.asarray(values).dtype, np.number))
+
+
+# Key of the column of data splits, and its value of rows that were not trained: lists show these
+# only if its filter selects them. Twins of ``SPLIT`` and ``BRANCH`` in static/js/list/rows.js
+SPLIT = extra_key("split")
+BRANCH = "branch"

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
+from rlreport.check.course import Quantity
 from rlreport.check.moved import Figure
 from rlreport.check.moved_words import (
     described,
@@ -15,12 +16,15 @@ from rlreport.check.moved_words import (
     title_of,
     unit_of,
 )
+from rlreport.columns import STEP
+from rlreport.definitions import REWARD_PART, terms_of_roles
 from rlreport.draw import strips
 from rlreport.draw.chart import Chart, label
 from rlreport.draw.svg import svg_png
 from rlreport.pages.charts import page_charts
 from rlreport.pages.context import RunReport
 from rlreport.pages.moved import moved_of, moved_steps
+from rlreport.pages.terms import role_of_metrics
 from rlreport.text.messages import message
 
 PICTURE = "moved"  # name of the picture in mail and Markdown
@@ -33,6 +37,7 @@ class StripView:
     name: str
     unit: str
     chart: str  # address of the full chart, "" if there is none
+    term: str  # key of its definition, "" without one
     svg: Markup
 
 
@@ -60,6 +65,7 @@ def _moved_view(report: RunReport) -> MovedView | None:
     language = report.run.options.language
     steps = moved_steps(report, moved)
     charts = _charts_by_figure(report)
+    roles = role_of_metrics(report)
     views = []
     for one in moved.figures:
         figure = one.figure
@@ -70,6 +76,7 @@ def _moved_view(report: RunReport) -> MovedView | None:
                 name=heading_of(figure),
                 unit=unit_of(figure),
                 chart=f"#chart={chart}" if chart else "",
+                term=_term_of(figure, roles),
                 svg=Markup(strips.on_page(marks, described(one), language)),
             )
         )
@@ -82,6 +89,31 @@ def _moved_view(report: RunReport) -> MovedView | None:
         low=steps.axis.low,
         high=steps.axis.high,
     )
+
+
+# Quantity -> the column of steps whose definition is that of its course
+_COLUMNS: Mapping[Quantity, str] = {
+    "reward": "reward_mean",
+    "validation": "validation_reward_mean",
+    "second_reward": "valid_reward_mean",
+    "kl": "kl_k1_mean",
+    "length": "response_tokens_mean",
+    "entropy": "surprisal_mean",
+}
+
+
+def _term_of(figure: Figure, roles: Mapping[str, str]) -> str:
+    """Return the key of a figure's definition, "" without one; ``roles``: metric -> role."""
+    course = figure.course
+    role = roles.get(course.column) if course.source == "metrics" else None
+    if role is not None:
+        return terms_of_roles().get(role, "")
+    if figure.of == "part" or figure.quantity == "accuracy":
+        return REWARD_PART
+    if figure.column is not None:
+        return figure.column.term
+    column = _COLUMNS.get(figure.quantity) if figure.quantity else None
+    return STEP[column].term if column else ""
 
 
 def _charts_by_figure(report: RunReport) -> Mapping[str, str]:

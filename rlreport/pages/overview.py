@@ -9,21 +9,26 @@ from typing import NamedTuple
 from markupsafe import Markup
 
 from rlreport.about.card import card_view
+from rlreport.check.group_signal import group_signal, signal_in_words
 from rlreport.columns import STEP
 from rlreport.draw.chart import Chart, evenly
 from rlreport.draw.run_charts import not_drawn
 from rlreport.ended import ENDED, FINISHED
 from rlreport.metrics.roles import logging_advice, roles_of
 from rlreport.pages.agents import environments_table, turns_table
+from rlreport.pages.assistant import assistant_text
 from rlreport.pages.author_notes import linked_notes, render_notes
 from rlreport.pages.charts import drawn_charts, page_charts
 from rlreport.pages.context import JudgedRun, RunReport
 from rlreport.pages.extremes import extreme_responses, extremes_table
 from rlreport.pages.figures import logged_part, run_figures, windows_in_words
+from rlreport.pages.film_view import FilmView, film_view
 from rlreport.pages.findings import VerdictView, verdict_view
 from rlreport.pages.listed import STEP_LINK, columns_with_data
 from rlreport.pages.moved_view import MovedView, moved_view
 from rlreport.pages.page import Addresses, Page
+from rlreport.pages.prompt_map_view import courses_in_words
+from rlreport.pages.run_facts import RunFact, run_facts
 from rlreport.pages.table import (
     MOST_PRINTED,
     Columns,
@@ -35,6 +40,7 @@ from rlreport.pages.table import (
     number_columns_of,
     table,
 )
+from rlreport.pages.times_view import TimeView, time_lines, time_view
 from rlreport.read.changed import changes_in_words
 from rlreport.tables import NoteKind, RowRole, Tables, counted_responses
 from rlreport.text.messages import (
@@ -81,6 +87,7 @@ ROLES_SHOWN = ("validation", "kl", "kl_token", "entropy", "entropy_response")
 class OverviewView:
     """What the overview shows; mail and Markdown show parts of it."""
 
+    facts: list[RunFact]  # model, date, … as far as they are known
     summary: str
     responses: int  # number of training responses
     notes: Markup  # the author's, as HTML
@@ -93,10 +100,13 @@ class OverviewView:
     moved: MovedView | None
     lead: Chart | None  # chart of the verdict
     reward: Chart | None
+    film: FilmView | None  # answers to a prompt across the run
     logged: str  # note below the chart of the reward
     charts: list[Chart]  # the visible ones
     more: list[Chart]  # those that are folded
     not_drawn: list[str]
+    time: TimeView | None
+    in_short: list[str]  # what mail and Markdown say of time, groups and prompts
     figures: Sequence[KeyFigure]
     windows: str  # what the key figures are means of
     environments: TableView | None
@@ -105,12 +115,16 @@ class OverviewView:
     advice: Mapping[str, str] | None  # how to log rollouts, if there are none
     steps: TableView
     left_out: list[str]
+    assistant: str = ""  # all of it in short, for a language model
 
 
 def overview_view(report: RunReport, addresses: Addresses) -> OverviewView:
     charts = drawn_charts(report).overview
     notes = linked_notes(report, addresses).html
-    return _overview(report, addresses, charts, notes)
+    view = _overview(report, addresses, charts, notes)
+    run = report.run
+    text = assistant_text(view, run.title, run.options.language)
+    return replace(view, assistant=text)
 
 
 PAGE = Page("overview", message("Overview"), overview_view)
@@ -119,7 +133,10 @@ PAGE = Page("overview", message("Overview"), overview_view)
 def overview_in_short(report: RunReport) -> OverviewView:
     """Return the overview for mail and Markdown: no chart is drawn, and nothing is linked."""
     charts = page_charts(report).overview
-    notes = render_notes(report.run.author_notes).html
+    run = report.run
+    notes = render_notes(
+        run.author_notes, quotes=run.quotes, language=run.options.language
+    ).html
     return _overview(report, Addresses(), charts, notes)
 
 
@@ -143,6 +160,7 @@ def _overview(
     has_unscored = bool(tables.rescoring and tables.rescoring.missing)
     flips = Link(message("Flips"), addresses.page("flips"))
     return OverviewView(
+        facts=run_facts(run),
         summary=_summary(tables),
         responses=int((tables.responses["validation"] == RowRole.TRAINING).sum()),
         notes=notes,
@@ -155,10 +173,13 @@ def _overview(
         moved=moved,
         lead=by_place.lead,
         reward=by_place.reward,
+        film=film_view(report, addresses),
         logged=logged_part(run),
         charts=by_place.visible,
         more=by_place.folded,
         not_drawn=not_drawn(tables),
+        time=time_view(tables.times, by_place.time, addresses),
+        in_short=_in_short(tables),
         figures=figures,
         windows=windows_in_words(run),
         environments=environments_table(report, addresses),
@@ -168,6 +189,14 @@ def _overview(
         steps=_steps_table(run, addresses),
         left_out=report.left_out,
     )
+
+
+def _in_short(tables: Tables) -> list[str]:
+    """Return what became of prompts, what groups taught, and when the run was, in sentences."""
+    signal = group_signal(tables)
+    of_groups = "" if signal is None else signal_in_words(signal)
+    lines = [*time_lines(tables.times), of_groups, courses_in_words(tables)]
+    return [line for line in lines if line]
 
 
 # Notes on what the verdict is about
@@ -218,6 +247,7 @@ class ChartsByPlace(NamedTuple):
     lead: Chart | None
     reward: Chart | None
     visible: list[Chart]
+    time: list[Chart]
     folded: list[Chart]
 
 
@@ -236,6 +266,7 @@ def charts_by_place(charts: Sequence[Chart]) -> ChartsByPlace:
         lead=on_top.get("lead"),
         reward=on_top.get("reward"),
         visible=open_charts[:room],
+        time=[c for c in charts if c.place == "time"],
         folded=sorted(folded, key=lambda chart: groups.index(chart.group)),
     )
 

@@ -6,14 +6,23 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 from types import SimpleNamespace
 from typing import Any, TypeAlias
+from urllib.parse import quote as percent_encoded
 
 from rlreport.pages.context import EncodedPage, JudgedRun, PageContext, RunReport
 from rlreport.pages.html import environment
 from rlreport.pages.table import Link, Shell
+from rlreport.text.clean import printable, shortened
+from rlreport.text.language import Language
 from rlreport.text.messages import message
 
 # Path of the exported table of prompts, below the report's root
 PROMPTS = "data/prompts.csv"
+# Path of the script with the tokens of a step
+TOKENS_SCRIPT = "data/tokens/{step}.js"
+# Maximum characters of a page's description, which previews of links show
+MOST_DESCRIBED = 200
+# Maximum number of characters of a quote in an address
+MOST_QUOTED = 200
 # Content-Security-Policy of pages in a folder, which may only run the report's scripts
 FOLDER_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; "
@@ -36,6 +45,10 @@ class Addresses:
             return "#/" if name == "overview" else f"#/{name}"
         return self.root + page_file(name)
 
+    def part(self, page: str, part: str) -> str:
+        """Return the address of a part of a page, an element with the id ``part=PART``."""
+        return f"{self.page(page)}{self._mark}part={part}"
+
     def step(self, step: int) -> str | None:
         """Return the address of a step's page, None if it has none."""
         return self.any_step(step) if step in self.steps else None
@@ -47,10 +60,12 @@ class Addresses:
         *,
         token: int | None = None,
         turn: int | str | None = None,
+        quote: str | None = None,
     ) -> str | None:
         """Return the address of a response, or of its token or turn; None without a step page.
 
-        ``token`` and ``turn`` are indices; the turn "error" is the first with an error.
+        ``token`` and ``turn`` are indices; the turn "error" is the first with an error. A
+        ``quote`` is marked, a long one at its beginning.
         """
         if step not in self.steps:
             return None
@@ -59,9 +74,15 @@ class Addresses:
             address += f"&token={token}"
         if turn is not None:
             address += f"&turn={turn}"
+        if quote is not None:
+            address += f"&quote={percent_encoded(quote[:MOST_QUOTED], safe='')}"
         return address
 
     def prompt(self, prompt_id: int | str) -> str:
+        """Return the address of a prompt; "{prompt}" makes it a pattern for scripts."""
+        return f"{self.page('prompts')}{self._mark}p={prompt_id}"
+
+    def responses_to(self, prompt_id: int | str) -> str:
         """Return the address of the responses page, filtered to the responses to one prompt."""
         return self.responses(
             f"min.prompt_id={prompt_id}&max.prompt_id={prompt_id}&sort=step"
@@ -78,6 +99,11 @@ class Addresses:
             return f"#/?finding={finding_id}"
         page = self.page("overview") if self.root else ""
         return f"{page}#finding={finding_id}"
+
+    @property
+    def guide(self) -> str:
+        """Address of "How to read this" on the overview."""
+        return f"{self.page('overview')}{self._mark}how-to-read"
 
     def file(self, path: str) -> str | None:
         """Return the address of a file, given its path in the folder; None in one file."""
@@ -111,6 +137,17 @@ class RenderedPage:
     view: str
     title: str  # content of the ``<title>`` element
     html: str  # a whole document, or for a one-file report the content of ``<main>``
+    step: int | None = None  # the step whose page it is
+    tokens: str = ""  # packed tokens of the step, which other pages read, too
+
+
+def tokens_script(page: RenderedPage) -> tuple[str, bytes] | None:
+    """Return path and content of the script with the tokens of a step, None if none are kept."""
+    if not page.tokens:
+        return None
+    # Base64 has no character that would need an escape.
+    script = f'(globalThis.rlreportTokens ??= {{}})["{page.step}"] = "{page.tokens}";\n'
+    return TOKENS_SCRIPT.format(step=page.step), script.encode()
 
 
 # Encodes a page for an output form
@@ -129,7 +166,7 @@ def has_responses(run: JudgedRun) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page about the whole run, in the navigation of every page; ``registry`` lists all.
+    """A page about the whole run, which every page links to; ``registry`` lists all.
 
     Attributes:
         name: also that of its template, ``templates/main/NAME.html``, and in its address:
@@ -138,12 +175,14 @@ class Page:
         view: returns what the template shows as ``view``, a frozen dataclass. Its messages are
             translated afterwards. Addresses are relative to the page.
         needs: whether a run has what the page shows; without it the report lacks the page.
+        in_navigation: whether the main navigation has it, else the foot of each page.
     """
 
     name: str
     title: str
     view: Callable[[RunReport, Addresses], object]
     needs: Callable[[JudgedRun], bool] = always
+    in_navigation: bool = True
 
 
 def rendered(
@@ -151,7 +190,10 @@ def rendered(
     view: object,
     context: PageContext,
     addresses: Addresses,
+    *,
     step: int | None = None,
+    tokens: str = "",
+    description: str = "",
 ) -> RenderedPage:
     """Render a page: a whole document, or for a one-file report the content of ``<main>``.
 
@@ -161,12 +203,14 @@ def rendered(
         context: what all pages share.
         addresses: addresses relative to the page.
         step: the step whose page it is, None for a page about the run.
+        tokens: packed tokens of the step, "" if none are kept.
+        description: what previews of a link to the page show.
     """
-    frame = shell(name, context, addresses, step)
+    frame = shell(name, context, addresses, step, description=description)
     html = _html(name, view, frame, context)
     if step is not None:
         path = f"steps/{step}"
-        return RenderedPage(f"{path}.html", path, frame.title, html)
+        return RenderedPage(f"{path}.html", path, frame.title, html, step, tokens)
     view_name = "" if name == "overview" else name
     return RenderedPage(page_file(name), view_name, frame.title, html)
 
@@ -192,7 +236,12 @@ def shallow_dict(view: object) -> dict[str, Any]:
 
 
 def shell(
-    name: str, context: PageContext, addresses: Addresses, step: int | None = None
+    name: str,
+    context: PageContext,
+    addresses: Addresses,
+    step: int | None = None,
+    *,
+    description: str = "",
 ) -> Shell:
     """Return title, navigation and assets of a page; ``name``: of a ``Page``, or "step"."""
     titles = {page.name: page.title for page in context.navigation}
@@ -200,10 +249,14 @@ def shell(
     if name != "overview":
         of_page = titles[name] if step is None else message("Step {step}", step=step)
         title = message("{page} · {run}", page=of_page, run=context.title)
-    navigation = [
-        (page.name, Link(page.title, addresses.page(page.name)))
-        for page in context.navigation
-    ]
+    places: dict[bool, list[tuple[str, Link]]] = {True: [], False: []}
+    for page in context.navigation:
+        link = Link(page.title, addresses.page(page.name))
+        places[page.in_navigation].append((page.name, link))
+    if step is not None:  # the page that the reader is on, after those of every page
+        here = Link(message("Step {step}", step=step), addresses.any_step(step))
+        places[True].append((name, here))
+    language = context.options.language
     assets = {
         asset: addresses.root + path for asset, path in context.asset_files.items()
     }
@@ -212,8 +265,17 @@ def shell(
         run=context.title,
         kind=name,
         root=addresses.root,
-        nav=navigation,
+        nav=places[True],
+        foot=places[False],
         assets=assets,
         csp="" if context.one_file else FOLDER_POLICY,
+        description=described(description, language),
+        guide=addresses.guide,
     )
-    return context.options.language.of(frame)
+    return language.of(frame)
+
+
+def described(text: str, language: Language) -> str:
+    """Return a text as the description of a page: one line of MOST_DESCRIBED characters."""
+    line = " ".join(language.of(text).split())
+    return shortened(printable(line), MOST_DESCRIBED)

@@ -11,6 +11,13 @@ from typing import Any, Literal, NotRequired, TypeAlias, TypedDict
 import numpy as np
 from numpy.typing import NDArray
 
+from rlreport.columns import BadEnd
+
+# Drawn in Python and by scripts, from the same data
+from rlreport.draw.film_strip import FilmCurveData as FilmCurveData
+from rlreport.draw.film_strip import FilmRuleData
+from rlreport.draw.film_strip import FilmStripData as FilmStripData
+from rlreport.draw.film_text import FilmRowData as FilmRowData
 from rlreport.text.numbers import NumberKind
 
 # In JSON, NaN is null.
@@ -29,6 +36,20 @@ class ColumnData(TypedDict):
     hidden: bool
     written: NumberKind
     group: str
+    term: str
+    bad_end: BadEnd
+    width: str
+
+
+class PresetData(TypedDict):
+    """A filter and a sort of a list, which one button applies."""
+
+    key: str
+    label: str
+    help: str
+    sort: str
+    ranges: NotRequired[dict[str, tuple[float | None, float | None]]]
+    words: NotRequired[dict[str, str]]
 
 
 class BadgeData(TypedDict):
@@ -70,8 +91,14 @@ class ConversationData(TypedDict):
     """The conversations of responses, each by the response's n."""
 
     conversation: NotRequired[dict[str, list[TurnData]]]
-    given: NotRequired[dict[str, list[tuple[int, int]]]]
     errors: NotRequired[dict[str, list[str]]]
+
+
+class GradingData(TypedDict):
+    """How responses were graded, each by the response's n."""
+
+    judged: NotRequired[dict[str, list[tuple[str, str]]]]
+    answers: NotRequired[dict[str, tuple[str, int | None]]]
 
 
 class GroupData(TypedDict):
@@ -110,6 +137,8 @@ class PanelData(TypedDict):
     highlights: list[str]
     conversation: NotRequired[dict[str, list[TurnData]]]
     errors: NotRequired[dict[str, list[str]]]
+    judged: NotRequired[dict[str, list[tuple[str, str]]]]
+    answers: NotRequired[dict[str, tuple[str, int | None]]]
     groups: NotRequired[list[list[int]]]
     siblings: NotRequired[dict[str, list[float | None]]]
     right: NotRequired[list[int | None]]
@@ -130,12 +159,10 @@ class RowsData(PanelData):
     values: Mapping[str, Numbers]
     strings: dict[str, Texts]
     ranks: dict[str, list[int | None]]
-    metrics: list[MetricData]
-    nan: NotRequired[list[str]]
     prompts: NotRequired[NDArray[np.int64]]
-    given: NotRequired[dict[str, list[tuple[int, int]]]]
-    prefixes: NotRequired[tuple[str, ...]]
+    prefixes: NotRequired[dict[str, tuple[str, ...]]]
     filters: NotRequired[dict[str, str]]
+    presets: NotRequired[list[PresetData]]
     advantage: NotRequired[Literal["logged"]]
     titles: NotRequired[TitlesData]
 
@@ -151,19 +178,47 @@ class RunListData(TypedDict):
     strings: dict[str, Texts]
     texts: dict[str, Texts]
     filters: NotRequired[dict[str, str]]
+    presets: NotRequired[list[PresetData]]
     address: str
     prompt: str
+
+
+class PromptsData(TypedDict):
+    """The shown responses to each prompt: ``script.prompts-data``."""
+
+    run: str
+    prompts: NDArray[np.int64]
+    sizes: NDArray[np.int64]
+    step: NDArray[np.int64]
+    n: NDArray[np.int64]
+    reward: NDArray[np.float64]
+    length: NDArray[np.float64]
+    lengthLabel: str
+    ratioHelp: str
+    ratioUnit: str
+    which: NDArray[np.int64]
+    cited: dict[str, tuple[str, int | None]]
+    points: NDArray[np.int64]
+    at: NDArray[np.int64]
+    mean: NDArray[np.float64]
+    low: float
+    high: float
+    rules: list[FilmRuleData]
+    address: str
+    all: str
+    redacted: bool
 
 
 class RunData(TypedDict):
     """What pages of steps say about the whole run: ``data/run.js``."""
 
     steps: list[int]
-    findings: dict[str, str]
+    tokens: list[int]
     rewards: list[float | None]
     prompts: dict[str, list[int]]
     href: str
     prompt: str
+    overpaid: NotRequired[tuple[int, int | None]]
     live: NotRequired[int]
     built: NotRequired[str]
 
@@ -177,9 +232,12 @@ class PromptTokens(TypedDict):
 
 
 class TokensHeader(TypedDict):
-    """The header of a page's token values: ``script.tokens-data``."""
+    """The header of a step's token values: ``data/tokens/STEP.js``."""
 
     digits: int
+    metrics: list[MetricData]
+    nan: NotRequired[list[str]]
+    given: NotRequired[dict[str, list[tuple[int, int]]]]
     n: list[int]
     lengths: list[int]
     text: list[str]
@@ -192,3 +250,20 @@ class ChartRows(TypedDict):
     """The rows of a chart, as columns: ``data`` of the specification in ``script.spec``."""
 
     columns: dict[str, list[Any]]
+
+
+class PromptMapData(TypedDict):
+    """The cells of the map of prompts × steps, row by row: ``script.map-data``."""
+
+    prompts: list[int]
+    names: list[str]
+    linked: list[int]
+    low: list[int]
+    high: list[int]
+    count: list[int]
+    value: list[float | None]
+    measure: str
+    training: int
+    gap: int
+    row: int
+    address: str

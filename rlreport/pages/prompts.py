@@ -12,21 +12,41 @@ from rlreport.columns import PROMPT, STEP
 from rlreport.draw.sparkline import sparkline
 from rlreport.pages.context import RunReport
 from rlreport.pages.extremes import SNIPPET_CHARS
+from rlreport.pages.html import packed_json
 from rlreport.pages.listed import PROMPT_TEXT, REWARD_PATH, STEP_LINK, PromptText
 from rlreport.pages.page import PROMPTS, Addresses, Page, has_responses
+from rlreport.pages.prompt_data import prompts_data
+from rlreport.pages.prompt_map_view import (
+    PromptCoursesView,
+    course_labels,
+    prompt_courses_view,
+)
 from rlreport.pages.table import (
     Cell,
     Columns,
+    ColumnView,
     TableView,
     name_cell,
     number_columns_of,
     table,
 )
+from rlreport.summarise.prompt_courses import PromptCourse
 from rlreport.tables import RowRole, Tables
 from rlreport.text.chat import turns, turns_as_text
 from rlreport.text.messages import message, sentences
 
 PROMPTS_LISTED = 300
+# If there are more, those of each course that changed most come first
+_OF_A_COURSE = 50
+
+_COURSE = ColumnView(
+    "course",
+    message("Course"),
+    kind="flag",
+    help=message(
+        "the last third of its steps against the first one, with an allowance for noise"
+    ),
+)
 
 _SHOWN = (
     "responses",
@@ -56,13 +76,18 @@ _OF_GROUPS = (
 class PromptsView:
     """What the page of prompts shows."""
 
+    courses: PromptCoursesView
     table: TableView
+    packed: str  # ``PromptsData``, for the script
     groups: TableView | None  # by step
 
 
 def prompts_view(report: RunReport, addresses: Addresses) -> PromptsView:
+    language = report.run.options.language
     return PromptsView(
+        courses=prompt_courses_view(report, addresses),
         table=_prompts_table(report, addresses),
+        packed=packed_json(language.of(prompts_data(report, addresses))),
         groups=_groups_table(report.run.tables, addresses),
     )
 
@@ -75,10 +100,7 @@ def _prompts_table(report: RunReport, addresses: Addresses) -> TableView:
     tables = report.run.tables
     shown = report.listed_prompts  # ids of prompts of which the report shows a response
     judged = tables.prompts[tables.prompts["validation"] != RowRole.BRANCH]
-    prompts = judged.sort_values(
-        ["never_won", "losing_streak", "reward_gain", "prompt_id"],
-        ascending=[False, False, True, True],
-    ).head(PROMPTS_LISTED)
+    prompts = _listed(judged)
     ids = prompts["prompt_id"].tolist()
     rows = tables.responses[tables.responses["prompt_id"].isin(ids)]
     means = rows.groupby(["prompt_id", "step"])["reward"].mean()
@@ -99,6 +121,8 @@ def _prompts_table(report: RunReport, addresses: Addresses) -> TableView:
             Cell(sparkline(means[prompt_id].to_numpy()), float(last))
             for prompt_id, last in zip(ids, last_rewards, strict=True)
         ]
+    if (prompts["course"] != PromptCourse.NONE).any():
+        columns[_COURSE] = course_labels(prompts["course"])
     names = _shown_columns(prompts, recurs=recurs)
     columns |= number_columns_of(prompts, [PROMPT[name] for name in names])
     hrefs = [
@@ -109,11 +133,35 @@ def _prompts_table(report: RunReport, addresses: Addresses) -> TableView:
         "prompts",
         message("Prompts over the steps"),
         columns,
-        ids=[f"prompt-{prompt_id}" for prompt_id in ids],
+        ids=ids,
         hrefs=hrefs,
         badges=[[never_won] if never else [] for never in prompts["never_won"]],
         note=_note(prompts, len(judged), shown, addresses),
     )
+
+
+def _listed(prompts: pd.DataFrame) -> pd.DataFrame:
+    """Return up to PROMPTS_LISTED prompts, those that the policy does worst on first.
+
+    Each course has some, so that the counts above the list select some, too.
+    """
+    ordered = prompts.sort_values(
+        ["never_won", "losing_streak", "reward_gain", "prompt_id"],
+        ascending=[False, False, True, True],
+    )
+    if len(ordered) <= PROMPTS_LISTED:
+        return ordered
+    change = (ordered["late"] - ordered["early"]).abs().fillna(0.0)
+    by_change = ordered.assign(change=change).sort_values(
+        "change", ascending=False, kind="stable"
+    )
+    chosen = set[int]()
+    for course, some in by_change.groupby("course"):
+        if course != PromptCourse.NONE:
+            chosen.update(some["prompt_id"].head(_OF_A_COURSE).tolist())
+    others = ordered.loc[~ordered["prompt_id"].isin(chosen), "prompt_id"]
+    chosen.update(others.head(PROMPTS_LISTED - len(chosen)).tolist())
+    return ordered[ordered["prompt_id"].isin(chosen)]
 
 
 def _shown_columns(prompts: pd.DataFrame, *, recurs: bool) -> list[str]:
@@ -134,8 +182,8 @@ def _note(
     parts = []
     if len(prompts) < count:
         listed = message(
-            "{some:count} of {all:count} prompts listed: first those that never beat the "
-            "reference, then by losing streak and loss of reward.",
+            "{some:count} of {all:count} prompts listed: of each course those that changed most, "
+            "then those that never beat the reference, by losing streak and loss of reward.",
             some=len(prompts),
             all=count,
         )

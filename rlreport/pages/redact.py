@@ -87,6 +87,7 @@ def redacted(rollout: Rollout, prompt_id: int, text_number: int) -> Rollout:
         turns=[],  # those of the prompt, which has one placeholder for all of them
         conversation=[_redacted_turn(turn) for turn in rollout.conversation],
         errors=[_placeholder("error", text) for text in rollout.errors],
+        judged=[],
         raw_tokens=masked_tokens,
         tokens=masked_tokens,
         raw_prompt_tokens=[],

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from rlreport.pages import data, flips, grader, overview, prompts, responses, tokens
+from rlreport.pages import (
+    data,
+    flips,
+    grader,
+    overview,
+    prompts,
+    responses,
+    terms,
+    texts,
+)
 
 # In the order of the navigation
 PAGES = (
@@ -11,6 +20,7 @@ PAGES = (
     prompts.PAGE,
     grader.PAGE,
     flips.PAGE,
-    tokens.PAGE,
+    texts.PAGE,
     data.PAGE,
+    terms.PAGE,
 )

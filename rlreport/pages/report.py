@@ -7,6 +7,7 @@ from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+import numpy as np
 import xxhash
 
 from rlreport.comparison.data_file import METRICS_FILE
@@ -22,17 +23,25 @@ from rlreport.pages.context import (
 )
 from rlreport.pages.data import data_files, exports, report_json
 from rlreport.pages.fit import fit_steps, fit_without_steps
-from rlreport.pages.html import Node, canonical_json, packed_json, script_json
+from rlreport.pages.html import (
+    Node,
+    canonical_json,
+    gzip_base64,
+    packed_json,
+    script_json,
+)
 from rlreport.pages.listed import (
+    ERRORS,
     TEXT_COLUMNS,
     TILES,
     columns_with_data,
+    error_counts,
     extra_key,
     number_columns,
     prompt_prefixes,
     string_columns,
 )
-from rlreport.pages.page import Addresses, rendered, shell
+from rlreport.pages.page import TOKENS_SCRIPT, Addresses, rendered, shell
 from rlreport.pages.plan import choose
 from rlreport.pages.registry import PAGES
 from rlreport.pages.scripts import assets
@@ -40,6 +49,8 @@ from rlreport.pages.step import GROUP_COLUMNS, run_data
 from rlreport.pages.step_jobs import Renderer, render_steps
 from rlreport.pages.summary import RunSummary
 from rlreport.pages.table import ColumnView, Shell
+from rlreport.pages.terms import PAGE as TERMS
+from rlreport.pages.terms import terms_view
 from rlreport.summarise.environments import environments_of
 from rlreport.tables import Tables
 from rlreport.text.chat import turns, turns_as_text
@@ -50,6 +61,8 @@ T = TypeVar("T")
 RUN_SCRIPT = "data/run.js"
 # Path of the script with the texts of all shown responses, for the responses page
 TEXTS_SCRIPT = "data/texts.js"
+# Path of the script with the definitions of figures, which pages load with the first that is opened
+TERMS_SCRIPT = "data/terms.js"
 # Fraction of the maximum size for the numbers (no texts) of all responses
 DATA_SHARE = 0.2
 
@@ -118,7 +131,13 @@ class RunPages:
         for page in PAGES:
             if page.needs(report.run):
                 view = page.view(report, self._addresses)
-                html = rendered(page.name, view, report.shared, self._addresses)
+                html = rendered(
+                    page.name,
+                    view,
+                    report.shared,
+                    self._addresses,
+                    description=report.run.verdict.sentence,
+                )
                 yield self.renderer.encode(html)
         for step in report.step_pages:
             yield step.page
@@ -133,6 +152,8 @@ class RunPages:
         report = self.report
         for page in self.pages():
             yield page.path, page.content
+            if page.beside:
+                yield page.beside
         yield from assets(self.options.language).files.values()
         data = canonical_json(report_json(report), indent=True)
         of_run = run_data(report)
@@ -143,6 +164,8 @@ class RunPages:
             of_run["built"] = xxhash.xxh3_64_hexdigest(data)
         script = f"globalThis.rlreportSteps = {script_json(of_run)};\n"
         yield RUN_SCRIPT, script.encode()
+        definitions = script_json(packed_terms(report, self._addresses))
+        yield TERMS_SCRIPT, f"globalThis.rlreportTerms = {definitions};\n".encode()
         texts = script_json(self._texts)
         yield TEXTS_SCRIPT, f"globalThis.rlreportTexts = {texts};\n".encode()
         yield REPORT, data
@@ -153,7 +176,11 @@ class RunPages:
 
     def frame(self) -> Shell:
         """Return the frame of a one-file report; the form sets its security policy."""
-        return shell("overview", self.report.shared, self._addresses)
+        report = self.report
+        description = report.run.verdict.sentence
+        return shell(
+            "overview", report.shared, self._addresses, description=description
+        )
 
     def nodes(self) -> list[Node]:
         """Return the data elements of a one-file report."""
@@ -186,6 +213,8 @@ def page_context(run: JudgedRun, *, one_file: bool) -> PageContext:
     # If responses have groups in the first step, they have groups in all.
     if judged.steps["groups"].iloc[0] > 0:
         columns += GROUP_COLUMNS
+    if np.nansum(error_counts(tables.responses)) > 0:
+        columns.append(ERRORS)
     strings = string_columns(tables)
     return PageContext(
         title=run.title,
@@ -206,8 +235,19 @@ def page_context(run: JudgedRun, *, one_file: bool) -> PageContext:
     )
 
 
+def packed_terms(report: RunReport, addresses: Addresses) -> str:
+    """Return the content of the page of definitions, packed as a page of one file is."""
+    context = replace(report.shared, one_file=True)
+    page = rendered(TERMS.name, terms_view(report, addresses), context, addresses)
+    return gzip_base64(page.html.encode("utf-8", "replace"))
+
+
 def _navigation(run: JudgedRun) -> tuple[ListedPage, ...]:
-    return tuple(ListedPage(page.name, page.title) for page in PAGES if page.needs(run))
+    return tuple(
+        ListedPage(page.name, page.title, page.in_navigation)
+        for page in PAGES
+        if page.needs(run)
+    )
 
 
 def _environment_key(judged: Tables, strings: list[ColumnView]) -> str:
@@ -231,4 +271,10 @@ def _asset_files(options: BuildOptions) -> dict[str, str]:
     """Return name -> path of the style sheet and the scripts of a folder's pages."""
     shared = assets(options.language).files
     files = {name: path for name, (path, _) in shared.items()}
-    return {**files, "run": RUN_SCRIPT, "texts": TEXTS_SCRIPT}
+    data = {
+        "run": RUN_SCRIPT,
+        "texts": TEXTS_SCRIPT,
+        "tokens": TOKENS_SCRIPT,
+        "terms": TERMS_SCRIPT,
+    }
+    return {**files, **data}

@@ -12,10 +12,16 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from rlreport.figures.ragged import spans
-from rlreport.pages.page_data import BranchData, ConversationData, GroupData, TurnData
+from rlreport.pages.page_data import (
+    BranchData,
+    ConversationData,
+    GradingData,
+    GroupData,
+    TurnData,
+)
 from rlreport.read.rollouts import Rollout, Turn
 from rlreport.tables import length_column
+from rlreport.text.labels import final_answer, is_hit, usable_label
 from rlreport.text.messages import Joined, plural
 
 # Maximum characters of a turn in a page; longer turns keep their beginning and end
@@ -36,12 +42,11 @@ _REPEATED = re.compile(r"(.)\1{15}")
 
 
 def conversation_data(rollouts: Sequence[Rollout]) -> ConversationData:
-    """Return turns, spans of unsampled tokens, and errors, of the responses that have any.
+    """Return turns and errors of the responses that have any.
 
-    docs/page-data.md describes ``conversation``, ``given`` and ``errors``, by the response's n.
+    docs/page-data.md describes ``conversation`` and ``errors``, by the response's n.
     """
     turns: dict[str, list[TurnData]] = {}
-    given: dict[str, list[tuple[int, int]]] = {}  # [first, stop) of tokens not sampled
     errors: dict[str, list[str]] = {}
     for rollout in rollouts:
         n = str(rollout.n)
@@ -49,19 +54,37 @@ def conversation_data(rollouts: Sequence[Rollout]) -> ConversationData:
             turns[n] = [_turn(turn) for turn in rollout.conversation]
         if rollout.errors:
             errors[n] = [_short(error) for error in rollout.errors]
-        # All tokens are sampled, or the page does not have this response's tokens.
-        if rollout.sampled is None or not rollout.raw_tokens:
-            continue
-        unsampled = spans(~rollout.sampled).tolist()
-        if unsampled:
-            given[n] = unsampled
     data: ConversationData = {}
     if turns:
         data["conversation"] = turns
-    if given:
-        data["given"] = given
     if errors:
         data["errors"] = errors
+    return data
+
+
+def grading_data(rollouts: Sequence[Rollout]) -> GradingData:
+    """Return texts of judges, and final answers of responses that have a ground truth.
+
+    docs/page-data.md describes ``judged`` and ``answers``.
+    """
+    judged: dict[str, list[tuple[str, str]]] = {}
+    answers: dict[str, tuple[str, int | None]] = {}
+    for rollout in rollouts:
+        n = str(rollout.n)
+        if rollout.judged:
+            judged[n] = rollout.judged
+        if rollout.ground_truth is None:
+            continue
+        answer = final_answer(rollout.response)
+        if not answer.is_explicit:  # the last words of a text need not be its answer
+            continue
+        label = usable_label(rollout.ground_truth)
+        answers[n] = answer.text, None if label is None else int(is_hit(answer, label))
+    data: GradingData = {}
+    if judged:
+        data["judged"] = judged
+    if answers:
+        data["answers"] = answers
     return data
 
 

@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from rlreport.check import trust
 from rlreport.columns import RESPONSE
-from rlreport.figures.ragged import Floats
 from rlreport.pages.context import (
     PageContext,
     RunReport,
@@ -21,15 +21,30 @@ from rlreport.pages.context import (
 )
 from rlreport.pages.extremes import shown_responses
 from rlreport.pages.html import packed_json
-from rlreport.pages.listed import list_filters, listed_prompt, reading_order
+from rlreport.pages.listed import (
+    CITED,
+    FINDING,
+    RESPONSE_TEXT,
+    list_filters,
+    listed_prompt,
+    reading_order,
+)
 from rlreport.pages.page import Addresses, Page, has_responses
 from rlreport.pages.page_data import RunListData
 from rlreport.pages.plan import StepPlan
-from rlreport.pages.step import NUMBERED, STATIC_ROWS, number_cells, strings_of
+from rlreport.pages.presets import Strings, cut_off, presets
+from rlreport.pages.response_text import ResponseText
+from rlreport.pages.step import (
+    NUMBERED,
+    STATIC_ROWS,
+    StepRows,
+    number_cells,
+    strings_of,
+)
 from rlreport.pages.table import (
-    Columns,
     ColumnView,
     TableView,
+    fitting,
     name_cell,
     table,
 )
@@ -60,8 +75,6 @@ _SAME_PROMPT = message("the same for all responses to a prompt")
 _PROMPT = ColumnView(
     "prompt_id", message("Prompt no."), help=_SAME_PROMPT, hidden=True, written="count"
 )
-_POINTING = message("findings that cite the response")
-_FINDING = ColumnView("finding", message("Finding"), kind="text", help=_POINTING)
 
 # Rows of the responses page's table from one step, the most interesting first. ``step`` -> the
 # step, any other column key -> list of one value per row (NaN for missing numbers)
@@ -84,7 +97,7 @@ def rows_listed(plans: Sequence[StepPlan], limit: float) -> int:
 def listed_rows(
     job: StepJob,
     rollouts: Sequence[Rollout],
-    values: Mapping[str, Floats],
+    of_step: StepRows,
     context: PageContext,
 ) -> ListedRows:
     """Return a step's rows of the responses page, without the columns of ``with_interest``.
@@ -92,16 +105,23 @@ def listed_rows(
     Args:
         job: the step, with the positions of its shown responses in its columns.
         rollouts: these responses, in the same order.
-        values: numeric columns of all responses of the step.
+        of_step: the columns of the step.
         context: what all pages of steps share.
     """
     rows: ListedRows = {"step": job.plan.step, "n": [r.n for r in rollouts]}
-    for key, column in values.items():
+    for key, column in of_step.values.items():
         rows[key] = [_rounded(value) for value in column[job.shown].tolist()]
-    rows |= strings_of(job, job.shown, context)
+    strings = strings_of(job, job.shown, context)
+    rows |= strings
     questions = [_question(rollout, context.prefixes).lstrip() for rollout in rollouts]
     rows["prompt"] = [shortened(text, LISTED_CHARS) for text in questions]
-    rows["response"] = [shortened(r.response.lstrip(), LISTED_CHARS) for r in rollouts]
+    shown = {key: column[job.shown] for key, column in of_step.values.items()}
+    is_cut = cut_off(shown, strings).tolist()
+    answers = [
+        ResponseText.of(rollout.response.lstrip(), of_step.prefixes, is_cut=cut).brief
+        for rollout, cut in zip(rollouts, is_cut, strict=True)
+    ]
+    rows["response"] = [shortened(text, LISTED_CHARS) for text in answers]
     return rows
 
 
@@ -110,9 +130,10 @@ def _rounded(value: float) -> float:
 
 
 def with_interest(rows: ListedRows, report: RunReport, pinned: int) -> ListedRows:
-    """Return the first ``report.listed`` rows of a step, with three columns more.
+    """Return the first ``report.listed`` rows of a step, with four columns more.
 
-    These are the step, the interest (see ``_ORDER``), and the findings that cite the response.
+    These are the step, the interest (see ``_ORDER``), the findings that cite the response, and
+    their number.
     ``pinned``: number of rows, from the first on, that findings cite or that are extremes.
     """
     step = rows["step"]
@@ -126,7 +147,9 @@ def with_interest(rows: ListedRows, report: RunReport, pinned: int) -> ListedRow
     }
     interest: list[float] = []
     cited_by: list[str | None] = []
+    cited: list[float] = []
     for rank, n in enumerate(numbers, 1):
+        cited.append(float(len(of_response.get(n, []))))
         if n in of_response:
             # Negative, and lowest for the first finding of the verdict.
             interest.append(float(names.index(of_response[n][0]) - len(names)))
@@ -136,7 +159,8 @@ def with_interest(rows: ListedRows, report: RunReport, pinned: int) -> ListedRow
             cited_by.append(None)
     result["step"] = [float(step)] * len(numbers)
     result[_INTEREST.key] = interest
-    result[_FINDING.key] = cited_by
+    result[FINDING.key] = cited_by
+    result[CITED.key] = cited
     return result
 
 
@@ -162,17 +186,28 @@ def responses_view(report: RunReport, addresses: Addresses) -> ResponsesView:
     """Return the first rows as a table, and all rows of the rendered steps as data for scripts."""
     context = report.shared
     responses = report.run.tables.responses
-    number_columns = (*context.columns, _PROMPT, _INTEREST)
-    string_keys = [*(column.key for column in context.string_columns), _FINDING.key]
+    verdict = report.run.verdict
+    lead = [verdict.leading] if verdict.leading is not None else []
+    distrusting = trust.first_distrusting(lead)
+    figures = list(context.columns)
+    if trust.overpaid_steps(verdict) is not None:
+        # The highest rewards are what the finding is about.
+        figures = [
+            replace(column, bad_end="high") if column.key == "reward" else column
+            for column in figures
+        ]
+    number_columns = (*figures, _PROMPT, _INTEREST, CITED)
+    string_keys = [*(column.key for column in context.string_columns), FINDING.key]
     number_keys = ["step", *(column.key for column in number_columns)]
     of_steps = [page.listed for page in report.step_pages]
     rows = _joined(of_steps, number_keys, string_keys)
     shown_texts = [column for column in context.text_columns if column.key in _TEXTS]
-    if any(rows[_FINDING.key]):
-        shown_texts.append(_FINDING)
+    if any(rows[FINDING.key]):
+        shown_texts.append(FINDING)
     # Columns of the table; scripts add the hidden ones that the reader selects.
-    columns = [_STEP, NUMBERED, *reading_order(context.columns, shown_texts)]
+    columns = [_STEP, NUMBERED, *reading_order(figures, shown_texts)]
     values = {key: np.array(rows[key], np.float64) for key in number_keys}
+    strings = {key: rows[key] for key in string_keys}
     # Columns of the data, the visible ones first; for scripts, the step is a number, not a link.
     described = [
         *(replace(c, kind="number") for c in columns if c.key in values),
@@ -185,16 +220,19 @@ def responses_view(report: RunReport, addresses: Addresses) -> ResponsesView:
         "n": rows["n"],
         "columns": [column.data() for column in described],
         "values": values,
-        "strings": {key: rows[key] for key in string_keys},
+        "strings": strings,
         "texts": {key: rows[key] for key in _TEXTS},
+        "presets": presets(
+            values, strings, distrusting=distrusting, order=_INTEREST.key
+        ),
         "address": addresses.any_response("{step}", "{n}"),
-        "prompt": addresses.prompt("{prompt}"),
+        "prompt": addresses.responses_to("{prompt}"),
     }
     filters = list_filters(context)
     if filters:
         data["filters"] = filters
     return ResponsesView(
-        table=_table(rows, values, columns, addresses),
+        table=_table(rows, values, strings, columns, addresses),
         packed=packed_json(context.options.language.of(data)),
         summary=_summary(
             len(rows["n"]), shown_responses(report), responses["validation"]
@@ -225,6 +263,7 @@ def _joined(
 def _table(
     rows: Mapping[str, Sequence[Any]],
     values: Mapping[str, NDArray[np.float64]],
+    strings: Strings,
     columns: Sequence[ColumnView],
     addresses: Addresses,
 ) -> TableView:
@@ -233,6 +272,7 @@ def _table(
     Args:
         rows: column key -> a value per row.
         values: the same for numeric columns, as arrays.
+        strings: the same for columns of short strings.
         columns: the columns of the table, in order.
         addresses: those of the page.
     """
@@ -241,12 +281,18 @@ def _table(
     steps = [int(rows["step"][row]) for row in first_rows]
     numbers = [rows["n"][row] for row in first_rows]
     names = list(zip(steps, numbers, strict=True))
-    shown: Columns = {}
+    is_cut = cut_off(values, strings)
+    shown: dict[ColumnView, Sequence[Any]] = {}
     for column in columns:
         if column.key in values:
             # All values are given, as the bars of cells are scaled to the largest.
             ordered = values[column.key][order]
             shown[column] = number_cells(column.written, ordered)
+        elif column == RESPONSE_TEXT:
+            shown[column] = [
+                ResponseText.of(rows["response"][row], (), is_cut=bool(is_cut[row]))
+                for row in first_rows
+            ]
         else:
             shown[column] = [rows[column.key][row] for row in first_rows]
     shown[_STEP] = [name_cell(step) for step, _ in names]
@@ -254,7 +300,7 @@ def _table(
     return table(
         "run-responses",
         message("Responses of the run"),
-        shown,
+        fitting(shown),
         ids=[f"{step}-{n}" for step, n in names],
         hrefs=[addresses.response(step, n) for step, n in names],
     )

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from rlreport.check import trust
 from rlreport.check.finding import ToldFinding
 from rlreport.columns import TOKEN_FIGURES
 from rlreport.draw.chart import Chart, finite_or_none
@@ -24,35 +25,47 @@ from rlreport.pages.context import (
     StepJob,
     findings_of_responses,
 )
-from rlreport.pages.figures import step_figures
-from rlreport.pages.findings import FindingView, finding_view
+from rlreport.pages.figures import figures_in_words, step_figures
+from rlreport.pages.findings import FindingLink, finding_link
 from rlreport.pages.html import packed_json
 from rlreport.pages.listed import (
+    CITED,
+    FINDING,
+    RESPONSE_TEXT,
     SAMPLED_FIGURE,
     list_filters,
     listed_prompt,
+    prompt_prefixes,
     reading_order,
 )
 from rlreport.pages.page import Addresses
 from rlreport.pages.page_data import BadgeData, RowsData, RunData, StepTextsData
 from rlreport.pages.plan import shown_prompts
-from rlreport.pages.response_panel import branch_data, conversation_data, group_data
+from rlreport.pages.presets import cut_off, presets
+from rlreport.pages.response_panel import (
+    branch_data,
+    conversation_data,
+    grading_data,
+    group_data,
+)
+from rlreport.pages.response_text import ResponseText
 from rlreport.pages.table import (
     Cell,
-    Columns,
     ColumnView,
     KeyFigure,
     Link,
     TableView,
+    fitting,
     name_cell,
     number_cell,
     table,
 )
 from rlreport.pages.token_data import figures_present, pack_tokens, token_metrics
+from rlreport.pages.widths import SHORT_STRINGS
 from rlreport.read.rollouts import Rollout
 from rlreport.summarise.steps import NO_VARIANCE
 from rlreport.tables import RowRole, counted_in_all
-from rlreport.text.messages import message
+from rlreport.text.messages import listed, message
 from rlreport.text.numbers import NumberKind
 
 # Columns that the response list has only if responses have groups
@@ -125,6 +138,7 @@ class StepRows:
     values: dict[str, Floats]
     listed: dict[str, Floats]
     texts: dict[str, list[str | None]]  # text columns of the listed responses
+    prefixes: tuple[str, ...]  # beginnings that most responses of the step share
 
 
 def step_rows(job: StepJob, shown: Sequence[Rollout], context: PageContext) -> StepRows:
@@ -141,17 +155,29 @@ def step_rows(job: StepJob, shown: Sequence[Rollout], context: PageContext) -> S
     keys = [*(column.key for column in context.columns), "prompt_id"]
     # All responses of the step, in log order: ranks are among all of them.
     values = {key: columns[key].astype(np.float64, copy=False) for key in keys}
+    listed = {key: column[places] for key, column in values.items()}
+    prefixes: tuple[str, ...] = ()
+    if not context.options.redact:
+        prefixes = prompt_prefixes(rollout.response for rollout in rollouts)
+    texts = {
+        column.key: _texts(rollouts, column.key, context)
+        for column in context.text_columns
+    }
+    if RESPONSE_TEXT.key in texts:
+        is_cut = cut_off(listed, strings_of(job, places, context)).tolist()
+        texts[RESPONSE_TEXT.key] = [
+            ResponseText.of(rollout.response, prefixes, is_cut=cut)
+            for rollout, cut in zip(rollouts, is_cut, strict=True)
+        ]
     return StepRows(
         rollouts=rollouts,
         # The first ones of ``shown`` were read with their tokens.
         with_tokens=[shown[i] for i in order.tolist() if i < job.plan.with_tokens],
         places=places,
         values=values,
-        listed={key: column[places] for key, column in values.items()},
-        texts={
-            column.key: _texts(rollouts, column.key, context)
-            for column in context.text_columns
-        },
+        listed=listed,
+        texts=texts,
+        prefixes=prefixes,
     )
 
 
@@ -175,13 +201,13 @@ class StepView:
     next: Link | None
     first: Link
     all: Link  # to the overview's table of steps
-    findings: list[FindingView]
     figures: list[KeyFigure]
+    in_words: str  # the figures as a line of text
+    findings: list[FindingLink]
     charts: list[Chart]
     responses: TableView
     data: RowsData  # for scripts; without the texts that the table has
     texts: str  # packed, for the responses page
-    tokens: str  # packed
 
 
 def step_view(
@@ -200,12 +226,7 @@ def step_view(
     overview = addresses.page("overview")
     # In one file, what follows "#" is the name of a page.
     table_of_steps = overview if context.one_file else f"{overview}#steps"
-    # Instead of the steps of a finding: the page has no data of other steps.
-    all_steps = [Link(message("all steps"), overview)]
-    findings = [
-        replace(finding_view(finding, addresses), steps=all_steps)
-        for finding in job.findings
-    ]
+    figures = step_figures(context, job)
     data = rows_data(job, rows, context)
     # The page has no text twice; the responses page, which has no such table, gets all of them.
     not_in_table = {key: _not_in_table(texts) for key, texts in rows.texts.items()}
@@ -217,14 +238,26 @@ def step_view(
         next=following,
         first=_step_link(linked[0], addresses),
         all=Link(message("All steps"), table_of_steps),
-        findings=findings,
-        figures=step_figures(context, job),
+        figures=figures,
+        in_words=figures_in_words(figures),
+        findings=[finding_link(finding, addresses) for finding in job.findings],
         charts=_charts(job, context),
         responses=_responses_table(job, rows, context, addresses),
         data={**data, "texts": not_in_table},
         texts=packed_json(context.options.language.of(_texts_data(data))),
-        tokens=pack_tokens(rows.with_tokens, job.plan.digits),
     )
+
+
+def step_tokens(job: StepJob, rows: StepRows, context: PageContext) -> str:
+    """Return the packed tokens of a step's responses, "" if none are kept."""
+    # Token figure -> whether it has any value, of those that are logged
+    present = figures_present(rows.with_tokens)
+    metrics = token_metrics(
+        present, context.options, advantages_logged=context.advantages_logged
+    )
+    nan = [f.label for f in TOKEN_FIGURES if present.get(f.name) is False]
+    of = context.options.language.of
+    return pack_tokens(rows.with_tokens, job.plan.digits, of(metrics), of(nan))
 
 
 def _charts(job: StepJob, context: PageContext) -> list[Chart]:
@@ -252,7 +285,7 @@ def _responses_table(
     count = len(rows.rollouts)
     total = len(job.columns["n"])
     names = [rollout.n for rollout in rows.rollouts[:STATIC_ROWS]]
-    columns: Columns = {NUMBERED: map(name_cell, names)}
+    columns: dict[ColumnView, Sequence[Any]] = {NUMBERED: list(map(name_cell, names))}
     for column in reading_order(context.columns, context.text_columns):
         if column.key in rows.texts:
             columns[column] = rows.texts[column.key][:STATIC_ROWS]
@@ -274,7 +307,7 @@ def _responses_table(
     return table(
         "responses",
         message("Responses of step {step}", step=step),
-        columns,
+        fitting(columns),
         ids=names,
         hrefs=hrefs,
         badges=[findings.get(n, []) for n in names],
@@ -287,43 +320,58 @@ def rows_data(job: StepJob, rows: StepRows, context: PageContext) -> RowsData:
     rollouts = rows.rollouts
     keys = [column.key for column in context.columns]
     described = [*context.columns, *context.string_columns]
-    # Token figure -> whether it has any value, of those that are logged
-    present = figures_present(rollouts)
+    values: dict[str, Floats] = {key: rows.listed[key] for key in keys}
+    strings = strings_of(job, rows.places, context)
+    cited_by = findings_of_responses(job.findings, job.plan.step)
+    if cited_by:
+        names = [cited_by.get(rollout.n, []) for rollout in rollouts]
+        numbers = [float(len(one)) for one in names]
+        described += [CITED, replace(FINDING, hidden=True, width=SHORT_STRINGS)]
+        values[CITED.key] = np.array(numbers)
+        strings[FINDING.key] = [listed(one) if one else None for one in names]
     data: RowsData = {
         "run": context.title,
         "step": str(job.plan.step),
         "total": len(job.columns["n"]),
         "n": [rollout.n for rollout in rollouts],
         "columns": [column.data() for column in described],
-        "values": {key: rows.listed[key] for key in keys},
-        "strings": strings_of(job, rows.places, context),
+        "values": values,
+        "strings": strings,
         "texts": rows.texts,
         "turns": {str(r.n): r.turns for r in rollouts if r.turns},
         "ranks": _ranks_of_step(job, rows, context),
         "where": [f"{r.file}:{r.line}" for r in rollouts],
         "badges": _badges(job.findings, job.plan.step),
         "highlights": _highlights(job.findings),
-        "metrics": token_metrics(
-            present, context.options, advantages_logged=context.advantages_logged
-        ),
-        "nan": [f.label for f in TOKEN_FIGURES if present.get(f.name) is False],
         "prompts": job.columns["prompt_id"][rows.places],
     }
     parts = (
         conversation_data(rollouts),
+        grading_data(rollouts),
         group_data(job.columns, rows.places),
         branch_data(job.columns, rows.places),
     )
     for part in parts:
         data.update(cast("RowsData", part))  # they have some of its keys
-    if context.prefixes:
-        data["prefixes"] = context.prefixes
+    prefixes = {"prompt": context.prefixes, "response": rows.prefixes}
+    if any(prefixes.values()):
+        data["prefixes"] = {key: shared for key, shared in prefixes.items() if shared}
     filters = list_filters(context)
     if filters:
         data["filters"] = filters
     if np.isfinite(job.columns["advantage_logged_mean"]).any():
         data["advantage"] = "logged"
+    data["presets"] = presets(values, strings, distrusting=_distrusting(job))
     return data
+
+
+def _distrusting(job: StepJob) -> ToldFinding | None:
+    """Return the finding that says that a low reward is no sign of a bad response of the step.
+
+    It cites one of them: whether it holds for a step without is in ``RunData.overpaid``.
+    """
+    citing = [finding for finding in job.findings if finding.evidence]
+    return trust.first_distrusting(citing)
 
 
 def _texts_data(data: RowsData) -> StepTextsData:
@@ -424,14 +472,17 @@ def run_data(report: RunReport) -> RunData:
     run = report.run
     steps = run.tables.steps.set_index("step").loc[report.shown_steps]
     rewards = steps["reward_mean"].tolist()
-    titles = {finding.id: finding.title for finding in run.verdict.findings}
     # Relative to pages of steps, which are in a folder of their own.
     addresses = Addresses(root="../", one_file=report.shared.one_file)
-    return {
+    data: RunData = {
         "steps": report.shown_steps,
-        "findings": run.options.language.of(titles),
+        "tokens": [page.plan.step for page in report.step_pages if page.has_tokens],
         "rewards": [finite_or_none(value) for value in rewards],
         "prompts": shown_prompts(run.tables.responses, report.shown_rows),
         "href": addresses.any_step("{step}"),
-        "prompt": addresses.prompt("{prompt}"),
+        "prompt": addresses.responses_to("{prompt}"),
     }
+    overpaid = trust.overpaid_steps(run.verdict)
+    if overpaid is not None:
+        data["overpaid"] = overpaid
+    return data

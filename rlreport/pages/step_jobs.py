@@ -20,12 +20,24 @@ from rlreport.pages.charts import (
     page_charts,
 )
 from rlreport.pages.context import PageContext, RunReport, StepJob, StepPage
-from rlreport.pages.listed import TOOLS, ending_texts, extra_key
+from rlreport.pages.listed import (
+    ERRORS,
+    TOOLS,
+    ending_texts,
+    error_counts,
+    extra_key,
+)
 from rlreport.pages.page import Addresses, Encode, rendered
 from rlreport.pages.plan import StepPlan
 from rlreport.pages.redact import redacted, response_numbers
 from rlreport.pages.responses import listed_rows, with_interest
-from rlreport.pages.step import GROUP_COLUMNS, group_figures, step_rows, step_view
+from rlreport.pages.step import (
+    GROUP_COLUMNS,
+    group_figures,
+    step_rows,
+    step_tokens,
+    step_view,
+)
 from rlreport.read.rollouts import Rollout, Selection
 from rlreport.system.workers import Progress, Workers
 from rlreport.text.messages import message
@@ -97,7 +109,7 @@ def _step_job(report: RunReport, plan: StepPlan) -> StepJob:
         columns=responses,
         shown=plan.rows - first,
         figures=figures,
-        linked=_linked_steps(step, report.shown_steps, findings),
+        linked=_linked_steps(step, report.shown_steps),
         findings=findings,
         in_progress=step == run.tables.in_progress,
     )
@@ -112,17 +124,13 @@ def _findings_at(step: int, findings: Sequence[ToldFinding]) -> list[ToldFinding
     return found
 
 
-def _linked_steps(
-    step: int, shown: Sequence[int], findings: Sequence[ToldFinding]
-) -> list[int]:
-    """Return a step, its neighbours, the first step and onsets of findings, all with pages.
+def _linked_steps(step: int, shown: Sequence[int]) -> list[int]:
+    """Return a step, its neighbours and the first step.
 
     ``shown`` are the steps that have a page, ascending; ``step`` is one of them.
     """
     index = bisect_left(shown, step)
-    linked = {shown[0], *shown[max(0, index - 1) : index + 2]}
-    onsets = {finding.onset.step for finding in findings if finding.onset}
-    return sorted(linked | onsets.intersection(shown))
+    return sorted({shown[0], *shown[max(0, index - 1) : index + 2]})
 
 
 class _Columns(NamedTuple):
@@ -149,6 +157,8 @@ def _all_columns(report: RunReport) -> _Columns:
         responses[_TEXT_NUMBER] = response_numbers(tables.responses)
     if any(column in GROUP_COLUMNS for column in report.shared.columns):
         responses |= group_figures(tables.responses)
+    if ERRORS in report.shared.columns:
+        responses[ERRORS.key] = error_counts(tables.responses)
     names = ["step", "incomplete", *report.shared.tile_names]
     steps = {name: tables.steps[name].to_numpy() for name in names}
     return _Columns(responses, steps)
@@ -169,9 +179,18 @@ def _render(job: StepJob, context: PageContext, encode: Encode) -> StepPage:
     rows = step_rows(job, rollouts, context)
     addresses = Addresses(frozenset(job.linked), root="../", one_file=context.one_file)
     view = step_view(job, rows, context, addresses)
-    page = encode(rendered("step", view, context, addresses, step))
-    listed = listed_rows(job, rollouts, rows.values, context)
-    return StepPage(job.plan, page, listed, view.texts)
+    html = rendered(
+        "step",
+        view,
+        context,
+        addresses,
+        step=step,
+        tokens=step_tokens(job, rows, context),
+        description=view.in_words,
+    )
+    page = encode(html)
+    listed = listed_rows(job, rollouts, rows, context)
+    return StepPage(job.plan, page, listed, view.texts, bool(html.tokens))
 
 
 def _rollouts(job: StepJob, context: PageContext) -> list[Rollout]:

@@ -15,6 +15,7 @@ from rlreport.pages.charts import page_charts
 from rlreport.pages.context import RunReport
 from rlreport.pages.extremes import ExtremeResponse, extreme_responses
 from rlreport.pages.figures import run_courses
+from rlreport.pages.film_view import film_picture
 from rlreport.pages.listed import listed_prompt
 from rlreport.pages.moved_view import moved_picture
 from rlreport.pages.overview import OverviewView, overview_in_short
@@ -142,10 +143,11 @@ class RunSummary:
 
     @property
     def plain_notes(self) -> str:
-        return plain_notes(self.report.run.author_notes)
+        run = self.report.run
+        return plain_notes(run.author_notes, run.quotes, self.language)
 
     def charts(self, width: int) -> list[Chart]:
-        """Return what moved, then the usual charts and those of findings, in page order.
+        """Return what moved, the usual charts and those of findings in page order, the film strip.
 
         A chart of trainer metrics has a name of its own. It stands in for the chart that is named
         as its subject if the run has no such chart.
@@ -159,8 +161,10 @@ class RunSummary:
         # Sorting is stable: in each place the charts keep the order of the overview.
         places = get_args(PageSlot)
         found.sort(key=lambda chart: places.index(chart.place))
-        picture = moved_picture(self.report, width)
-        return found if picture is None else [picture, *found]
+        # Behind what moved and the chart of the verdict
+        pictures = [moved_picture(self.report, width), *found[:1]]
+        pictures += [film_picture(self.report, width), *found[1:]]
+        return [chart for chart in pictures if chart is not None]
 
     def markdown_values(self, detail: Detail) -> dict[str, Any]:
         """Return what ``markdown.md`` shows besides ``view``, as much of it as ``detail`` says."""
@@ -169,6 +173,8 @@ class RunSummary:
         texts = _by_response(extremes, self.report.shared.prefixes)
         return {
             "author_notes": self.report.run.author_notes,
+            "quotes": self.report.run.quotes,
+            "language": self.language,
             "figures": [f for f in figures if f.key in _FIRST_FIGURES],
             "more_figures": [f for f in figures if f.key not in _FIRST_FIGURES],
             "lines": self._lines(),

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import count, repeat
 from typing import Any, NamedTuple
 
 import pandas as pd
 
-from rlreport.columns import Column
+from rlreport.columns import BadEnd, Column
 from rlreport.pages.page_data import ColumnData
+from rlreport.pages.widths import label_width, text_width
 from rlreport.text.messages import message
 from rlreport.text.numbers import MISSING, NumberKind, exact, written
 
@@ -39,6 +40,17 @@ class ColumnView:
     hidden: bool = False  # whether the reader must select the column to see it
     written: NumberKind = "number"  # format of the column's numbers
     group: str = ""  # heading above the column's name in menus, "" for computed figures
+    term: str = ""  # key of its definition, "" without one
+    # the end that lists are first sorted by, see ``columns.BadEnd``
+    bad_end: BadEnd = ""
+    # class of the column's width in lists of responses, see ``pages.widths``; "": by its label
+    width: str = ""
+
+    @property
+    def size(self) -> str:
+        if self.width or self.kind == "text":
+            return self.width
+        return label_width(self.label)
 
     def data(self) -> ColumnData:
         """Return the column for scripts; unlike ``asdict`` its keys have types."""
@@ -51,6 +63,9 @@ class ColumnView:
             "hidden": self.hidden,
             "written": self.written,
             "group": self.group,
+            "term": self.term,
+            "bad_end": self.bad_end,
+            "width": self.size,
         }
 
 
@@ -91,17 +106,7 @@ class TableView:
     note: str = ""  # which rows are left out, such as "128 of 1,024 shown, chosen by …"
     # indices of the rows that are printed of a long table; without any, the first MOST_PRINTED are
     printed: frozenset[int] = frozenset()
-
-    @property
-    def print_note(self) -> str:
-        """Return how many rows are printed if not all are, else ""."""
-        if len(self.rows) < LONG:
-            return ""
-        return message(
-            "{some:count} of {all:count} rows are printed.",
-            some=MOST_PRINTED,
-            all=len(self.rows),
-        )
+    print_note: str = ""  # how many rows are printed if not all are
 
     def others(self, row: RowView) -> Iterator[tuple[tuple[str, str, bool], Cell]]:
         """Yield ((kind, key, hidden) of its column, cell) for each cell of a row but the first."""
@@ -134,6 +139,7 @@ class KeyFigure:
     changes: list[Change] = field(default_factory=list)
     sparkline: str = ""  # SVG path data in a box 100 × 24
     help: str = ""
+    term: str = ""  # key of its definition, "" without one
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,9 +152,14 @@ class Shell:
     root: str = ""  # address of the report's root relative to this page ("" or "../")
     # key and link of each entry of the main navigation
     nav: list[tuple[str, Link]] = field(default_factory=list)
+    # the same of the links at the foot of the page
+    foot: list[tuple[str, Link]] = field(default_factory=list)
     # logical name ("style", "vega", "report") -> address relative to the page
     assets: dict[str, str] = field(default_factory=dict)
     csp: str = ""  # value of the Content-Security-Policy meta element
+    # what previews of a link to the page show, see ``described``; "" for nothing
+    description: str = ""
+    guide: str = ""  # address of "How to read this", "" if the report has none
 
 
 def number_cell(
@@ -181,6 +192,8 @@ def number_column(column: Column) -> ColumnView:
         help=column.help,
         hidden=column.listed == "hidden",
         written=column.kind,
+        term=column.term,
+        bad_end=column.bad_end,
     )
 
 
@@ -188,6 +201,18 @@ def number_columns_of(frame: pd.DataFrame, columns: Iterable[Column]) -> Columns
     return {
         number_column(column): frame[column.name].astype(float) for column in columns
     }
+
+
+def fitting(columns: Mapping[ColumnView, Sequence[Any]]) -> Columns:
+    """Return columns whose texts' widths fit what most of their cells hold."""
+    result: Columns = {}
+    for column, values in columns.items():
+        fitted = column
+        if column.kind == "text":
+            width = text_width(column.label, [value or "" for value in values])
+            fitted = replace(column, width=width)
+        result[fitted] = values
+    return result
 
 
 def attribute_columns(
@@ -226,7 +251,19 @@ def table(
             ids or count(), by_row, hrefs, badges, strict=False
         )
     ]
-    return TableView(name, caption, list(columns), rows, note, frozenset(printed))
+    print_note = _print_note(len(rows))
+    return TableView(
+        name, caption, list(columns), rows, note, frozenset(printed), print_note
+    )
+
+
+def _print_note(rows: int) -> str:
+    """Return how many of a table's rows are printed if not all are, else ""."""
+    if rows < LONG:
+        return ""
+    return message(
+        "{some:count} of {all:count} rows are printed.", some=MOST_PRINTED, all=rows
+    )
 
 
 def _cells(values: Iterable[Any], column: ColumnView) -> Iterator[Cell]:

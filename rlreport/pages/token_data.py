@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlreport.columns import TOKEN_FIGURES
+from rlreport.figures.ragged import spans
 from rlreport.figures.tokens import KEPT
 from rlreport.options import GaeOptions
 from rlreport.pages.html import canonical_json, gzip_base64
@@ -22,10 +23,21 @@ _MOST_EXPONENT = 120
 _POWERS = 10.0 ** np.arange(_MOST_EXPONENT + 1)
 
 
-def pack_tokens(rollouts: Sequence[Rollout], digits: int) -> str:
+def pack_tokens(
+    rollouts: Sequence[Rollout],
+    digits: int,
+    metrics: Sequence[MetricData] = (),
+    nan: Sequence[str] = (),
+) -> str:
     """Encode tokens and their figures as gzipped base64 text; "" if no rollout has tokens.
 
     docs/page-data.md describes the bytes.
+
+    Args:
+        rollouts: those whose tokens are kept.
+        digits: significant digits of the values.
+        metrics: the figures on offer, see ``token_metrics``.
+        nan: labels of figures that are logged and NaN at every token.
     """
     rollouts = [r for r in rollouts if r.raw_tokens]
     if not rollouts:
@@ -44,12 +56,18 @@ def pack_tokens(rollouts: Sequence[Rollout], digits: int) -> str:
     _drop_derivable(columns, digits)
     header: TokensHeader = {
         "digits": digits,
+        "metrics": list(metrics),
         "n": [r.n for r in rollouts],
         "lengths": [len(r.raw_tokens) for r in rollouts],
         "text": [text for text, _ in vocabulary],
         "raw": [None if raw == text else raw for text, raw in vocabulary],
         "columns": list(columns),
     }
+    if nan:
+        header["nan"] = list(nan)
+    given = _not_sampled(rollouts)
+    if given:
+        header["given"] = given
     if prompts:
         header["prompts"] = prompts
     packed_header = canonical_json(header)
@@ -88,6 +106,18 @@ def _prompts(rollouts: Sequence[Rollout], numbers: _Numbers) -> list[PromptToken
             prompts[key] = {"n": [], "count": rollout.prompt_token_count, "ids": ids}
         prompts[key]["n"].append(rollout.n)
     return list(prompts.values())
+
+
+def _not_sampled(rollouts: Sequence[Rollout]) -> dict[str, list[tuple[int, int]]]:
+    """Return n -> [first, stop) of its tokens that the policy did not sample, if there are any."""
+    given: dict[str, list[tuple[int, int]]] = {}
+    for rollout in rollouts:
+        if rollout.sampled is None:  # all are
+            continue
+        unsampled = spans(~rollout.sampled).tolist()
+        if unsampled:
+            given[str(rollout.n)] = unsampled
+    return given
 
 
 def _drop_derivable(columns: dict[str, NDArray[np.float64]], digits: int) -> None:

@@ -28,6 +28,7 @@ from rlreport.figures.turns import (
     normalize_turns_and_mask,
     row_metadata,
 )
+from rlreport.formats.judged import judges_texts
 from rlreport.formats.logged import SHORT
 from rlreport.formats.metric_rows import is_event
 from rlreport.read.grades import missing_grade
@@ -106,6 +107,7 @@ class ParsedRow(NamedTuple):
     metadata: RowMetadata
     # 0 if the reward is valid, else why not: a code of ``grades.Missing``
     missing_grade: int
+    judged: Mapping[str, str]  # name -> what a judge read or wrote
 
 
 def load_object(line: bytes) -> tuple[dict[str, Any], bool]:
@@ -191,6 +193,7 @@ def parse_record(record: dict[str, Any]) -> ParsedRow:
         oddities=oddities,
         metadata=row_metadata(record, step, prompt, response),
         missing_grade=missing_grade(record, null=coerce.is_null(record["reward"])),
+        judged=judges_texts(record),
     )
 
 

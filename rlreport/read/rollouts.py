@@ -84,6 +84,8 @@ class Rollout:
     sampled: NDArray[np.bool_] | None = None
     conversation: list[Turn] = field(default_factory=list)  # the turns after the prompt
     errors: list[str] = field(default_factory=list)  # error messages of the rollout
+    # (name, text) of what a judge read or wrote
+    judged: list[tuple[str, str]] = field(default_factory=list)
 
 
 # Of responses over 2 * EDGE tokens (or words), statistics use only the first and last EDGE
@@ -240,14 +242,14 @@ def _label_of(row: ParsedRow, clean: Clean) -> str | None:
 
 
 def _details_of(row: ParsedRow, clean: Clean, *, spans: bool) -> str | None:
-    """Return the turns and errors of a row as JSON, None if it has none.
+    """Return the turns and errors of a row, and texts of its judge, as JSON; None if it has none.
 
     ``spans``: turns keep the positions of their tokens.
     """
     prompt_turns = row.carried.get("prompt_turns")
     conversation: Any = row.carried.get("turns") or turns_in_text(row.response)
     errors = row.carried.get("errors") or []
-    if not (prompt_turns or conversation or errors):  # as most rows
+    if not (prompt_turns or conversation or errors or row.judged):  # as most rows
         return None
     if not isinstance(errors, list):
         errors = [errors]
@@ -255,6 +257,7 @@ def _details_of(row: ParsedRow, clean: Clean, *, spans: bool) -> str | None:
         "turns": _prompt_turns(prompt_turns, clean),
         "conversation": [_turn(turn, clean, spans=spans) for turn in conversation],
         "errors": [clean(error) for error in errors],
+        "judged": [(as_text(name), clean(text)) for name, text in row.judged.items()],
     }
     return orjson.dumps(details).decode() if any(details.values()) else None
 
@@ -439,6 +442,7 @@ class Rollouts(RolloutPart):
             turns=prompt_turns or turns(prompt),
             conversation=[_as_turn(turn) for turn in details.get("conversation", ())],
             errors=details.get("errors", []),
+            judged=[(name, text) for name, text in details.get("judged", ())],
         )
 
     def figures_of(self, indices: Ints) -> TokenFigures:

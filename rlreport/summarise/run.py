@@ -18,6 +18,7 @@ from rlreport.figures.rounding import difference
 from rlreport.metrics.find import TrainerMetrics
 from rlreport.metrics.roles import roles_of
 from rlreport.read.tables import Scan
+from rlreport.summarise.prompt_courses import prompt_courses
 from rlreport.summarise.steps import rounded_columns, step_tables, trainer_steps
 from rlreport.summarise.times import times_of
 from rlreport.summarise.tokens import USED, step_bigrams, token_table
@@ -61,6 +62,11 @@ def prompt_table(responses: pd.DataFrame, texts: Sequence[str] = ()) -> pd.DataF
             **_against_reference(column, prompts),
         }
     )
+    courses = prompt_courses(responses).set_index("prompt_id")
+    courses = courses.reindex(table["prompt_id"])
+    for name in ("early", "late"):
+        table[name] = courses[name].to_numpy()
+    table["course"] = courses["course"].fillna(0).to_numpy()
     kinds = {column.name: column.dtype for column in PROMPT_COLUMNS}
     return rounded_columns(table[list(kinds)].astype(kinds))
 

@@ -306,11 +306,24 @@ def _groups(column: dict[str, Floats]) -> dict[str, NDArray[np.generic]]:
     groups = Grouped.by(step, column["group"][order])
     is_group = groups.finite(reward) >= 2
     spread = np.where(is_group, groups.std(reward), np.nan)
-    best = np.where(is_group, groups.max(reward), np.nan)
+    highest = groups.max(reward)
+    best = np.where(is_group, highest, np.nan)
+    # Which groups of equal rewards earn the best reward of all responses, and which the lowest
+    known = reward[np.isfinite(reward)]
+    is_equal = is_group & (spread < NO_VARIANCE)
+    is_comparable = is_equal & (np.ptp(known) > 0 if len(known) else False)
+    is_right = is_comparable & (highest >= known.max(initial=-np.inf))
+    is_wrong = is_comparable & (highest <= known.min(initial=np.inf))
+    dropped = groups.mean(column["dropped"][order])  # 1 if all of its responses are
+    is_dropped = is_group & ~is_equal & (dropped == 1)
     by_step = Grouped.by(groups.first(step))  # groups the groups by step
     return {
         "groups": by_step.sum(is_group.astype(np.float64)).astype(np.int64),
-        "zero_variance_groups": by_step.share(spread < NO_VARIANCE, is_group),
+        "zero_variance_groups": by_step.share(is_equal, is_group),
+        "wrong_groups": by_step.share(is_wrong, is_group),
+        "equal_groups": by_step.share(is_equal & ~is_right & ~is_wrong, is_group),
+        "right_groups": by_step.share(is_right, is_group),
+        "dropped_groups": by_step.share(is_dropped, is_group),
         "group_std_mean": by_step.mean(spread),
         "group_best_mean": by_step.mean(best),
     }

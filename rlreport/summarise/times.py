@@ -57,6 +57,11 @@ _PER_SECOND = re.compile(
     r"(?:.*[/_])?(?:tokens?|toks?)(?P<gpu>_per_(?:gpu|device|chip))?_per_(?:s|secs?|seconds?)"
     r"(?P<gpu_after>_per_(?:gpu|device|chip))?(?:[/_](?:mean|avg))?"
 )
+# The longest duration of the rollouts of a step, as verl logs it next to their mean
+_SLOWEST = re.compile(
+    r"(?P<base>timing_s/(?:agent_loop/)?gen(?:erate_sequences|eration_timing)?)(?P<mark>[/_])max"
+)
+_MEANS = ("mean", "avg")
 # verl's throughput is tokens per second and GPU, which no name tells; what it logs next to it
 _VERL_THROUGHPUT = "perf/throughput"
 _MARK_OF_VERL = "perf/time_per_step"
@@ -82,6 +87,7 @@ def times_of(
     times = by_step["time"].dropna().tolist()
     start = min(times, default=None)
     end = max(times, default=None)
+    phases = _phases(durations)
     seconds = None
     if start is not None and end is not None and end > start:
         seconds = end - start
@@ -94,7 +100,9 @@ def times_of(
         by_step=by_step,
         step_seconds=_median(by_step["seconds"]),
         step_source=source or "",
-        phases=_phases(durations),
+        phases=phases,
+        by_phase=_by_phase(phases, durations, table),
+        by_rollout=_by_rollout(table),
         throughput=tuple(_throughputs(table, by_step, seconds)),
         turn_seconds=_median(responses.get("turn_seconds", ())),
     )
@@ -271,6 +279,34 @@ def _phases(durations: Mapping[str, Floats]) -> tuple[Phase, ...]:
             phases.append(Phase(name, seconds, metric))
     phases.sort(key=lambda one: (-one.seconds, one.name))
     return tuple(phases[:MAX_PHASES])
+
+
+def _by_phase(
+    phases: Iterable[Phase], durations: Mapping[str, Floats], table: pd.DataFrame
+) -> pd.DataFrame:
+    """Return the seconds of each phase by step; of phases with one name, those of the longest."""
+    columns: dict[str, Floats] = {}
+    for phase in phases:
+        columns.setdefault(phase.name, durations[phase.metric])
+    if not columns:
+        return pd.DataFrame()
+    return pd.DataFrame({"step": table["step"].to_numpy(), **columns})
+
+
+def _by_rollout(table: pd.DataFrame) -> pd.DataFrame:
+    """Return mean and largest duration of a step's rollouts, of the first such metrics."""
+    plain = {_plain(name): name for name in sorted(map(str, table.columns))}
+    for name, metric in plain.items():
+        match = _SLOWEST.fullmatch(name)
+        if match is None:
+            continue
+        for word in _MEANS:
+            mean = plain.get(f"{match['base']}{match['mark']}{word}")
+            if mean is None:
+                continue
+            both = table[["step", mean, metric]]
+            return both.set_axis(["step", "mean", "slowest"], axis="columns")
+    return pd.DataFrame()
 
 
 def _throughputs(

@@ -11,19 +11,26 @@ from rlreport.figures.grouped import ratio
 from rlreport.figures.ragged import Floats, row_ends
 from rlreport.figures.rounding import difference
 from rlreport.read.rollouts import EDGE
+from rlreport.summarise.characters import Characters, whole_characters
 from rlreport.summarise.steps import rounded_columns, window_size
 from rlreport.tables import GAP, RowRole, TextSample, TokenSample
-from rlreport.text.tokens import detect_style, token_text
 
 USED = ("prompt_id", "step", "n", "validation", "reward", "ref_reward", "kl_k1")
 
 
 def token_table(sample: TokenSample | None, responses: pd.DataFrame) -> pd.DataFrame:
-    """Return the token table (TOKEN_COLUMNS) by descending share of KL; empty without a sample."""
+    """Return the token table (TOKEN_COLUMNS) by descending share of KL; empty without a sample.
+
+    Tokens that are pieces of a character are one row where they stand next to each other, see
+    ``whole_characters``: its count is that of the character, and its share of the KL is the sum
+    over all its pieces.
+    """
     dtypes = {column.name: column.dtype for column in TOKEN_COLUMNS}
     if sample is None:
         return pd.DataFrame({c: pd.Series(dtype=dtypes[c]) for c in dtypes})
-    texts = sample.texts
+    characters = whole_characters(sample)
+    merged = characters.sample
+    texts = merged.texts
     # At each place of the sample, the index of its token in the vocabulary
     units = texts.units
     count = len(texts.vocabulary)
@@ -44,36 +51,44 @@ def token_table(sample: TokenSample | None, responses: pd.DataFrame) -> pd.DataF
         total = np.bincount(tokens, values[is_logged], count).astype(np.float64)
         return ratio(total, np.bincount(tokens, minlength=count))
 
-    known_kl = np.where(np.isnan(sample.kl), 0.0, sample.kl)
-    kl = np.bincount(units, known_kl, count)
-    no_share = np.full(count, np.nan)
     raw = np.asarray(texts.vocabulary, dtype=object)
-    style = detect_style(raw)
     table = pd.DataFrame(
         {
-            "token": [token_text(token, style) for token in texts.vocabulary],
+            "token": characters.names,
             "raw": raw,
             "count": np.bincount(units, minlength=count),
-            "kl_share": kl / kl.sum() if kl.sum() > 0 else no_share,
-            "kl_mean": mean(sample.kl),
-            "log_ratio_mean": mean(sample.log_ratio),
-            "abs_log_ratio_mean": mean(np.abs(sample.log_ratio)),
+            "kl_share": _kl_shares(
+                np.repeat(units, characters.sizes), sample.kl, count
+            ),
+            "kl_mean": mean(merged.kl),
+            "log_ratio_mean": mean(merged.log_ratio),
+            "abs_log_ratio_mean": mean(np.abs(merged.log_ratio)),
             "count_first": np.bincount(units[first], minlength=count),
             "count_last": np.bincount(units[last], minlength=count),
-            "prob_first": mean(sample.prob, first),
-            "prob_last": mean(sample.prob, last),
-            "abs_value_error_mean": mean(np.abs(sample.value_error)),
+            "prob_first": mean(merged.prob, first),
+            "prob_last": mean(merged.prob, last),
+            "abs_value_error_mean": mean(np.abs(merged.value_error)),
         }
     )
     table["prob_change"] = difference(table["prob_last"], table["prob_first"])
     table = rounded_columns(table)
-    examples = _examples(texts, responses).reindex(raw)
+    examples = _examples(characters, sample.texts, responses).reindex(raw)
     for name in examples.columns:
         table[name] = examples[name].array
     table = table[(table["count"] > 0) & (table["raw"] != GAP)]
     order = ["kl_share", "count", "raw"]
     table = table.sort_values(order, ascending=[False, False, True])
     return table[list(dtypes)].astype(dtypes).reset_index(drop=True)
+
+
+def _kl_shares(units: NDArray[np.int32], kl: NDArray[np.float32], count: int) -> Floats:
+    """Return the share of each unit in the sum of the KL, NaN without any.
+
+    ``units`` is the one that each token belongs to, ``kl`` the token's own.
+    """
+    known = np.where(np.isnan(kl), 0.0, kl)
+    sums = np.bincount(units, known, count)
+    return sums / sums.sum() if sums.sum() > 0 else np.full(count, np.nan)
 
 
 def step_bigrams(texts: TextSample | None, responses: pd.DataFrame) -> pd.DataFrame:
@@ -105,11 +120,15 @@ def step_bigrams(texts: TextSample | None, responses: pd.DataFrame) -> pd.DataFr
     return pd.DataFrame({"step": steps, "bigrams": counts, "distinct": distinct})
 
 
-def _examples(sample: TextSample, responses: pd.DataFrame) -> pd.DataFrame:
+def _examples(
+    characters: Characters, original: TextSample, responses: pd.DataFrame
+) -> pd.DataFrame:
     """Return the place of each token: the first one in the response with the largest KL.
 
-    Columns ``example_step``, ``example_n`` and ``example_position``, by token.
+    Columns ``example_step``, ``example_n`` and ``example_position``, by token. ``original`` has
+    the tokens that ``characters`` merges, of which a position is an index.
     """
+    sample = characters.sample.texts
     # For each token the row of its response, −1 for none, and the position in it
     row = np.full(len(sample.vocabulary), -1, np.int64)
     position = row.copy()
@@ -118,10 +137,12 @@ def _examples(sample: TextSample, responses: pd.DataFrame) -> pd.DataFrame:
     tokens = responses["response_tokens"].to_numpy()[sample.rows]
     # The last assignment wins: the response with the largest KL, and its first occurrence.
     for i in np.argsort(-kl, kind="stable")[::-1].tolist():
-        units = sample.units[sample.offsets[i] : sample.offsets[i + 1]]
-        positions = np.arange(len(units))
-        if tokens[i] > len(units):  # the sample omits the middle of a long response
-            positions[EDGE:] += int(tokens[i]) - len(units)
+        of_text = slice(sample.offsets[i], sample.offsets[i + 1])
+        units = sample.units[of_text]
+        start, stop = original.offsets[i : i + 2].tolist()
+        positions = characters.starts[of_text] - start
+        if tokens[i] > stop - start:  # the sample omits the middle of a long response
+            positions[positions >= EDGE] += int(tokens[i]) - (stop - start)
         row[units[::-1]] = sample.rows[i]
         position[units[::-1]] = positions[::-1]
     table = pd.DataFrame(

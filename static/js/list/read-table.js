@@ -35,7 +35,10 @@ function describe(header) {
     written: "number",
     group: "",
     help: header.title,
+    term: header.dataset.term ?? "",
     shown: !header.hidden,
+    badEnd: header.dataset.badEnd === "low" ? "low" : "",
+    width: "",
   };
 }
 
@@ -109,7 +112,7 @@ function columnOfData(header, data, renderedText) {
   if (values) return { ...header, written, group, numbers: toNumbers(values), strings: null };
   const logged = data.texts[key] ?? data.strings[key] ?? [];
   const strings = data.n.map((_, i) => logged[i] ?? renderedText(i));
-  const prefixes = key === "prompt" ? data.prefixes : [];
+  const prefixes = data.prefixes?.[key];
   return { ...header, written, group, numbers: null, strings, prefixes };
 }
 
@@ -120,7 +123,7 @@ function columnOfData(header, data, renderedText) {
  * @returns {Column}
  */
 function unrenderedColumn(described, data) {
-  const header = { ...described, shown: false };
+  const header = { ...described, badEnd: described.bad_end, shown: false };
   const values = data.values[described.key];
   if (values) return { ...header, numbers: toNumbers(values), strings: null };
   return { ...header, numbers: null, strings: data.strings[described.key] ?? [] };

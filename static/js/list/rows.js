@@ -1,6 +1,9 @@
 /** The rows of a list as columns of numbers and texts, which can be sorted and filtered. */
 
-/** @import { Kind } from "../shared/types.d.ts" */
+/** @import { ColumnData, Kind } from "../shared/types.d.ts" */
+/** @import { Scope } from "./query.js" */
+
+import { SCOPES, searchable } from "./query.js";
 
 /**
  * @typedef {object} Column
@@ -11,7 +14,10 @@
  * @property {Kind} written
  * @property {string} group heading above the column in menus, "" for computed figures
  * @property {string} help
+ * @property {string} term key of its definition, "" without one
  * @property {boolean} shown
+ * @property {ColumnData["bad_end"]} [badEnd] the end that the first press on the header sorts first
+ * @property {string} [width] class of its width
  * @property {Float64Array | null} numbers NaN for missing values
  * @property {(string | null)[] | null} strings
  * @property {string[]} [prefixes] shared beginnings of the texts, which cells hide
@@ -21,6 +27,13 @@
 /** @typedef {{key: string, down: boolean}} SortKey */
 /** @typedef {[number, number]} Range either end may be infinite */
 /** @typedef {(a: number, b: number) => number} Comparison of two rows by their indices */
+/**
+ * @typedef {object} Field texts that a search looks at, one per row
+ * @property {string} place key of the column, or part of the conversation
+ * @property {Scope | ""} scope "" for one that only a search without a scope looks at
+ * @property {(string | null)[]} strings
+ */
+/** @typedef {{place: string, text: string, at: number}} Hit first hit in a row, in single spaces */
 
 /** Matches the start of a text that spreadsheets read as a formula (or a signed number). */
 const FORMULA = /^[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]/;
@@ -28,6 +41,7 @@ const FORMULA = /^[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]/;
 const NUMBER = /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i;
 /**
  * Column of data splits; branches that were not trained are listed only if its filter selects them.
+ * Twins in rlreport/pages/listed.py.
  */
 const SPLIT = "extra:split";
 export const BRANCH = "branch";
@@ -43,11 +57,6 @@ const TOOLS = "tools";
 export function valuesOf(key, text) {
   if (text === null) return [];
   return key === TOOLS ? text.split("\n") : [text];
-}
-
-/** Normalizes a text for searching: lower case, single spaces. @param {string} text */
-export function searchable(text) {
-  return text.toLowerCase().replace(/\s+/g, " ");
 }
 
 export class Rows {
@@ -72,10 +81,20 @@ export class Rows {
      */
     this.filters = new Map();
     this.query = "";
+    /** @type {Scope | ""} part of the rows that is searched, "" for all */
+    this.scope = "";
+    /** @type {Scope[]} those that rows have; tables other than lists of responses have none */
+    this.scopes = [];
+    /** @type {Field[]} parts of conversations, which are no columns */
+    this.turns = [];
     /** @type {number[]} indices of the rows that pass the filters, in sorted order */
     this.order = Array.from({ length: size }, (_, i) => i);
-    /** @type {string[] | null} */
-    this.haystack = null;
+    /** @type {number[]} indices of the rows that pass the filters, whatever is searched */
+    this.candidates = this.order;
+    /** @type {string[][] | null} texts by scope ("" first, then `SCOPES`) and row */
+    this.haystacks = null;
+    /** @type {{query: string, scopes: Uint8Array} | null} bits of the scopes with a hit, by row */
+    this.found = null;
     /** @type {Set<() => void>} */
     this.listeners = new Set();
   }
@@ -97,10 +116,17 @@ export class Rows {
     this.update();
   }
 
-  /** @param {string} query */
-  search(query) {
+  /** @param {string} query @param {Scope | ""} [scope] */
+  search(query, scope = this.scope) {
     this.query = searchable(query.trim());
+    this.scope = scope;
     this.update();
+  }
+
+  /** Makes the next search read all texts again. */
+  forgetTexts() {
+    this.haystacks = null;
+    this.found = null;
   }
 
   /** @param {string} key @param {Range | null} range */
@@ -112,13 +138,21 @@ export class Rows {
 
   /** @param {string} key @param {string} words that the column's text must contain; "" for any */
   require(key, words) {
-    if (words) this.words.set(key, this.filters.has(key) ? words : words.toLowerCase());
+    if (words) this.words.set(key, this.asWords(key, words));
     else this.words.delete(key);
     this.update();
   }
 
+  /** Returns words as the filter of a column compares them. @param {string} key @param {string} words */
+  asWords(key, words) {
+    return this.filters.has(key) ? words : words.toLowerCase();
+  }
+
   update() {
-    this.order = this.passing();
+    this.candidates = this.filtered();
+    this.order = this.query
+      ? this.candidates.filter(this.searchTest(this.scope))
+      : [...this.candidates];
     if (this.sort.length) {
       const comparisons = this.sort.map((key) => this.comparison(key));
       this.order.sort((a, b) => {
@@ -147,55 +181,131 @@ export class Rows {
    * @param {Set<string>} [without]
    */
   passing(without = new Set()) {
-    const tests = [...this.rangeTests(without), ...this.wordTests()];
-    if (this.query) {
-      const texts = this.texts();
-      tests.unshift((i) => texts[i].includes(this.query));
-    }
-    return this.listable().filter((i) => tests.every((passes) => passes(i)));
+    const rows = this.filtered(without);
+    return this.query ? rows.filter(this.searchTest(this.scope)) : rows;
   }
 
   /**
-   * Returns a test of rows for each range, except those on the columns `without`.
-   * @param {Set<string>} without
+   * Returns the rows that pass every filter except those on the columns `without`.
+   * @param {Set<string>} [without]
    */
-  rangeTests(without) {
-    /** @type {((i: number) => boolean)[]} */
-    const tests = [];
-    for (const [key, [low, high]] of this.ranges) {
-      const numbers = this.column(key)?.numbers;
-      // NaN fails both comparisons, so a missing value is outside every range.
-      if (numbers && !without.has(key)) tests.push((i) => numbers[i] >= low && numbers[i] <= high);
-    }
-    return tests;
+  filtered(without = new Set()) {
+    const ranges = [...this.ranges].filter(([key]) => !without.has(key));
+    const words = [...this.words].filter(([key]) => !without.has(key));
+    const tests = [
+      ...ranges.map(([key, range]) => this.rangeTest(key, range)),
+      ...words.map(([key, text]) => this.wordTest(key, text)),
+    ];
+    return this.listable().filter((i) => tests.every((passes) => passes(i)));
   }
 
-  /** Returns a test of rows for each column whose text must contain words. */
-  wordTests() {
-    /** @type {((i: number) => boolean)[]} */
-    const tests = [];
-    for (const [key, words] of this.words) {
-      const strings = this.column(key)?.strings;
-      if (!strings) continue;
-      const isWhole = this.filters.has(key);
-      tests.push((i) =>
-        isWhole
-          ? valuesOf(key, strings[i]).includes(words)
-          : (strings[i] ?? "").toLowerCase().includes(words),
-      );
-    }
-    return tests;
+  /** @param {string} key @param {Range} range @returns {(i: number) => boolean} */
+  rangeTest(key, [low, high]) {
+    const numbers = this.column(key)?.numbers;
+    if (!numbers) return () => true;
+    // NaN fails both comparisons, so a missing value is outside every range.
+    return (i) => numbers[i] >= low && numbers[i] <= high;
   }
 
-  /** Returns the lower-case text of every row, computed at the first search. */
+  /**
+   * Returns a test whether a column's text contains words, or has them as a whole value.
+   * @param {string} key
+   * @param {string} words
+   * @returns {(i: number) => boolean}
+   */
+  wordTest(key, words) {
+    const strings = this.column(key)?.strings;
+    if (!strings) return () => true;
+    if (this.filters.has(key)) return (i) => valuesOf(key, strings[i]).includes(words);
+    return (i) => (strings[i] ?? "").toLowerCase().includes(words);
+  }
+
+  /**
+   * Returns a test whether a row has a hit of the search.
+   * @param {Scope | ""} scope "" for any
+   * @returns {(i: number) => boolean}
+   */
+  searchTest(scope) {
+    const hits = this.hits();
+    const bits = scope ? bitOf(scope) : -1;
+    return (i) => (hits[i] & bits) !== 0;
+  }
+
+  /** Returns the scopes in which each row has a hit of the search, as bits. */
+  hits() {
+    const { found, size, query } = this;
+    if (found?.query === query) return found.scopes;
+    // A longer query has its hits among those of its beginning.
+    const before = found && query.startsWith(found.query) ? found.scopes : null;
+    const scopes = new Uint8Array(size);
+    this.texts().forEach((texts, k) => {
+      const bit = 1 << k;
+      for (let i = 0; i < texts.length; i += 1) {
+        if (before && !(before[i] & bit)) continue;
+        if (texts[i].includes(query)) scopes[i] |= bit;
+      }
+    });
+    this.found = { query: this.query, scopes };
+    return scopes;
+  }
+
+  /** Returns how many of the rows that pass the filters have a hit in each of `scopes`. */
+  scopeCounts() {
+    const hits = this.hits();
+    return this.scopes.map((scope) => {
+      const bit = bitOf(scope);
+      return this.candidates.reduce((count, i) => count + (hits[i] & bit ? 1 : 0), 0);
+    });
+  }
+
+  /** Returns what a search looks at, the answer first. @returns {Field[]} */
+  fields() {
+    /** @type {Field[]} */
+    const ofColumns = [];
+    for (const { key, strings } of this.columns) {
+      const scope = this.scopes.find((one) => one === key && one !== "tools") ?? "";
+      if (strings) ofColumns.push({ place: key, scope, strings });
+    }
+    const answers = ofColumns.filter(({ scope }) => scope === "response");
+    const others = ofColumns.filter(({ scope }) => scope !== "response");
+    return [...answers, ...this.turns, ...others];
+  }
+
+  /** Returns the lower-case texts by scope and row, computed at the first search. */
   texts() {
-    if (!this.haystack) {
-      const columns = this.columns.filter((column) => column.strings);
-      this.haystack = Array.from({ length: this.size }, (_, i) =>
-        searchable(columns.map((column) => column.strings?.[i] ?? "").join("\n")),
-      );
+    if (!this.haystacks) {
+      const fields = this.fields();
+      this.haystacks = ["", ...SCOPES].map((scope) => {
+        const own = fields.filter((field) => field.scope === scope);
+        if (!own.length) return [];
+        return Array.from({ length: this.size }, (_, i) => joined(own, i));
+      });
     }
-    return this.haystack;
+    return this.haystacks;
+  }
+
+  /**
+   * Returns the first hit of the search in a row, in the answer if there is one.
+   * @param {number} i
+   * @returns {Hit | null}
+   */
+  hit(i) {
+    const fields = this.fields().filter(({ scope }) => !this.scope || scope === this.scope);
+    for (const { place, strings } of fields) {
+      const found = hitIn(place, strings[i], this.query);
+      if (found) return found;
+    }
+    return null;
+  }
+
+  /**
+   * Returns the hit of the search in the text of a column, null without one or in another scope.
+   * @param {Column} column
+   * @param {number} i
+   * @returns {Hit | null}
+   */
+  hitOfColumn({ key, strings }, i) {
+    return this.scope && this.scope !== key ? null : hitIn(key, strings?.[i], this.query);
   }
 
   /**
@@ -207,6 +317,28 @@ export class Rows {
     const { numbers, strings } = /** @type {Column} */ (this.column(key));
     return numbers ? byNumber(numbers, down) : byText(strings ?? [], down);
   }
+}
+
+/**
+ * @param {string} place
+ * @param {string | null | undefined} text
+ * @param {string} query
+ * @returns {Hit | null}
+ */
+function hitIn(place, text, query) {
+  const flat = (text ?? "").replace(/\s+/g, " ");
+  const at = flat.toLowerCase().indexOf(query);
+  return at < 0 ? null : { place, text: flat, at };
+}
+
+/** @param {Scope} scope */
+function bitOf(scope) {
+  return 1 << (SCOPES.indexOf(scope) + 1);
+}
+
+/** Returns the texts of a row as one. @param {Field[]} fields @param {number} i */
+function joined(fields, i) {
+  return searchable(fields.map(({ strings }) => strings[i] ?? "").join("\n"));
 }
 
 // The next two are alike, but one function for both would be slower by a fifth.

@@ -1,24 +1,23 @@
 /** The list of all shown responses of the run; whole texts are loaded when needed. */
 
 /** @import { Address } from "../shared/address.js" */
-/** @import { PanelData, RunListData, StepTexts, Turn } from "../shared/types.d.ts" */
-/** @import { Column, Rows } from "./rows.js" */
+/** @import { PanelData, RunListData, StepTexts } from "../shared/types.d.ts" */
+/** @import { Rows } from "./rows.js" */
 
 import { Panel } from "../response/panel.js";
+import { carried } from "../response/same-prompt.js";
+import { format } from "../shared/address.js";
 import { unpack } from "../shared/data.js";
 import { el } from "../shared/dom.js";
-import { written } from "../shared/format.js";
 import { textsOfStep } from "../shared/texts.js";
-import { message, plural } from "../shared/words.js";
+import { message } from "../shared/words.js";
 import { readTable } from "./read-table.js";
-import { searchable } from "./rows.js";
+import { fieldsOf } from "./conversation-fields.js";
+import { cutOffTest } from "./presets.js";
+import { notSearched, scopesOf } from "./searched.js";
 import { TableView } from "./table.js";
 import { keepInUrl } from "./table-state.js";
 import { mountToolbar } from "./toolbar.js";
-
-/** Maximum number of characters of a text in a cell, and of those before a match. */
-const SHOWN_CHARS = 120;
-const BEFORE_MATCH = 40;
 
 /** Columns of the list that say where a response is, not what it is like. */
 const PLACES = ["step", "prompt_id", "worth"];
@@ -39,32 +38,43 @@ export async function mountRunList(root, section, address, signal) {
   const { rows, rowIds } = read;
   rows.defaultSort = [{ key: "worth", down: false }];
   const steps = new Steps(data, rowIds);
+  const presets = data.presets ?? [];
+  rows.scopes = scopesOf(rows, []);
   const search = new Search(rows, data, steps);
   /** @param {number | null} i row to open, null to close the panel */
   const open = (i) => {
     const isListed = i === null || i >= 0;
     if (!isListed) return;
     const replace = address.get("r") !== null && i !== null;
-    address.set({ r: i === null ? null : rowIds[i], turn: null }, { push: !replace });
+    const r = i === null ? null : rowIds[i];
+    address.set({ r, token: null, turn: null, quote: null }, { push: !replace });
   };
   const view = new TableView(section, read, {
     href: (i) => addressOf(data, data.values.step[i], data.n[i]),
     open,
     signal,
-    text: (column, i) => search.excerpt(column, i),
+    texts: {
+      isCut: cutOffTest(presets, rows),
+      // The whole texts are loaded with the first search.
+      beginning: (column, i) => data.texts[column.key]?.[i] ?? null,
+    },
   });
   const panel = new Panel(/** @type {HTMLElement} */ (root.querySelector("section.response")), {
     data: null,
     rows,
-    packed: "",
     address,
     go: open,
     signal,
     locate: (i) => steps.locate(i),
     rowOf: (part, at) => rowIds.indexOf(`${part.step}-${part.n[at]}`),
-    links: (part, at) => linksOf(data, part, at),
+    hrefTo: ([step, n]) => {
+      const id = `${step}-${n}`;
+      if (!rowIds.includes(id)) return addressOf(data, step, n);
+      return format(address.path, new URLSearchParams([["r", id], ...carried(address)]));
+    },
+    stepLink: (part, at) => stepLink(data, part.step, part.n[at]),
   });
-  mountToolbar(section, view);
+  mountToolbar(section, view, presets);
   section.querySelector(".list-tools")?.append(search.note);
   keepInUrl(rows, address, signal);
   return { section, rows, view, panel, open };
@@ -81,26 +91,14 @@ function addressOf(data, step, n) {
 }
 
 /**
- * Returns links to a response's step and to the responses to its prompt.
+ * Returns the link to a response on the page of its step.
  * @param {RunListData} data
- * @param {PanelData} part
- * @param {number} at
+ * @param {string} step
+ * @param {number} n
  */
-function linksOf(data, part, at) {
-  const { step } = part;
-  const prompt = String(part.prompts?.[at]);
-  return [
-    el(
-      "a",
-      { class: "related", href: addressOf(data, step, part.n[at]) },
-      message("Tokens and charts, step {step}", { step }),
-    ),
-    el(
-      "a",
-      { class: "related", href: data.prompt.replaceAll("{prompt}", prompt) },
-      message("All responses to this prompt"),
-    ),
-  ];
+function stepLink(data, step, n) {
+  const href = addressOf(data, step, n);
+  return el("a", { class: "related to-step", href }, message("Step {step}", { step }));
 }
 
 /** The data of steps for the response panel, each loaded once. */
@@ -167,7 +165,7 @@ function atPlaces(columns, places) {
 
 /** @typedef {{part: PanelData, places: Map<number, number>}} Part data of a step; n → its index */
 
-/** Searches whole texts after loading them, and returns excerpts around the matches. */
+/** Loads whole texts and conversations for the first search, and says what is not searched. */
 class Search {
   /** @param {Rows} rows @param {RunListData} data @param {Steps} steps */
   constructor(rows, data, steps) {
@@ -176,8 +174,6 @@ class Search {
     this.steps = steps;
     /** @type {Promise<void> | null} */
     this.loading = null;
-    /** Text of each row's conversation: turns, tool calls and tool outputs. @type {string[]} */
-    this.turns = [];
     this.note = el("output", { class: "note", "aria-live": "polite" });
     /** Message while the texts are being loaded, or if some are missing. */
     this.status = "";
@@ -204,19 +200,18 @@ class Search {
     const { rows, data } = this;
     const parts = await this.loadAll();
     const columns = rows.columns.filter(({ key }) => data.texts[key]);
+    const conversations = [];
     for (let i = 0; i < rows.size; i += 1) {
       const { part, places } = /** @type {Part} */ (parts.get(stepOf(data, i)));
       const place = places.get(data.n[i]) ?? -1;
       for (const { key, strings } of columns) {
         if (strings) strings[i] = part.texts[key]?.[place] ?? strings[i];
       }
-      const turns = part.conversation?.[data.n[i]] ?? [];
-      this.turns.push(turns.map(textOfTurn).join("\n"));
+      conversations.push(part.conversation?.[data.n[i]]);
     }
     this.status = "";
-    rows.haystack = null;
-    const texts = rows.texts();
-    this.turns.forEach((text, i) => (texts[i] += ` ${searchable(text)}`));
+    rows.turns = fieldsOf(conversations);
+    rows.forgetTexts();
     rows.update();
   }
 
@@ -232,56 +227,4 @@ class Search {
     await Promise.all([...steps].map(loadPart));
     return parts;
   }
-
-  /**
-   * Returns the part of a text to show in a cell: around the match, else the beginning.
-   * @param {Column} column
-   * @param {number} i
-   */
-  excerpt(column, i) {
-    const beginning = this.data.texts[column.key]?.[i] ?? column.strings?.[i] ?? null;
-    if (beginning === null) return null;
-    return this.match(column, i) ?? shortened(beginning, 0);
-  }
-
-  /**
-   * Returns the part around the match of the search in a text or its turns, null without one.
-   * @param {Column} column
-   * @param {number} i
-   */
-  match(column, i) {
-    const text = column.strings?.[i];
-    const { query } = this.rows;
-    if (!query || !text) return null;
-    const inText = searchable(text).indexOf(query);
-    if (inText >= 0) return shortened(text.replace(/\s+/g, " "), inText);
-    if (column.key !== "response") return null;
-    const turns = (this.turns[i] ?? "").replace(/\s+/g, " ");
-    const inTurns = turns.toLowerCase().indexOf(query);
-    return inTurns < 0 ? null : shortened(turns, inTurns);
-  }
-}
-
-/** Returns a note on how many responses no search finds, "" for none. @param {number} absent */
-function notSearched(absent) {
-  if (!absent) return "";
-  return plural(
-    "{count} response that the report does not show is not searched.",
-    "{count} responses that the report does not show are not searched.",
-    absent,
-    { count: written(absent, "count") },
-  );
-}
-
-/** @param {Turn} turn */
-function textOfTurn({ text, thinking = "", calls = [], error = "" }) {
-  return [thinking, text, error, ...calls.flat()].filter(Boolean).join("\n");
-}
-
-/** Cuts a text to the part around index `at`. @param {string} text @param {number} at */
-function shortened(text, at) {
-  const from = at > SHOWN_CHARS - BEFORE_MATCH ? at - BEFORE_MATCH : 0;
-  const to = from + SHOWN_CHARS;
-  const part = text.slice(from, to).trimStart();
-  return (from > 0 ? "…" : "") + part + (to < text.length ? "…" : "");
 }

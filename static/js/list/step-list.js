@@ -7,7 +7,12 @@
 
 import { Panel } from "../response/panel.js";
 import { format } from "../shared/address.js";
+import { el } from "../shared/dom.js";
+import { stepsOfRun } from "../shared/run.js";
+import { fieldsOf } from "./conversation-fields.js";
+import { cutOffTest, isOverpaid, trustworthy } from "./presets.js";
 import { readTable } from "./read-table.js";
+import { notSearched, scopesOf } from "./searched.js";
 import { TableView } from "./table.js";
 import { keepInUrl } from "./table-state.js";
 import { mountToolbar } from "./toolbar.js";
@@ -30,6 +35,8 @@ import { mountToolbar } from "./toolbar.js";
 export function mountStepList(root, section, data, { address, signal }) {
   const read = readTable(section, data);
   const { rows, rowIds } = read;
+  const presets = presetsOf(rows, data);
+  addScopes(rows, data);
   // Texts of rendered rows are in the table alone.
   for (const { key, strings } of rows.columns) {
     if (data.texts[key] && strings) data.texts[key] = strings;
@@ -39,18 +46,19 @@ export function mountStepList(root, section, data, { address, signal }) {
     const r = i === null ? null : data.n[i];
     // Replace, don't push: Back should close the panel, not replay every response.
     const replace = address.get("r") !== null && i !== null;
-    address.set({ r, token: null, turn: null }, { push: !replace });
+    address.set({ r, token: null, turn: null, quote: null }, { push: !replace });
   };
   const view = new TableView(section, read, {
     open,
     href: (i) => format(address.path, new URLSearchParams({ r: rowIds[i] })),
     signal,
     badges: (i) => badgesOf(data, i),
+    texts: { isCut: cutOffTest(presets, rows) },
   });
-  const packed = root.querySelector("script.tokens-data")?.textContent?.trim() ?? "";
   const node = /** @type {HTMLElement} */ (root.querySelector("section.response"));
-  const panel = new Panel(node, { data, rows, packed, address, go: open, signal });
-  mountToolbar(section, view);
+  const panel = new Panel(node, { data, rows, address, go: open, signal });
+  mountToolbar(section, view, presets);
+  section.querySelector(".list-tools")?.append(searchNote(rows, data.total - rows.size));
   keepInUrl(rows, address, signal);
   return {
     section,
@@ -63,6 +71,37 @@ export function mountStepList(root, section, data, { address, signal }) {
     /** @param {Map<string, Range | null>} ranges */
     brushed: (ranges) => limit(rows, ranges),
   };
+}
+
+/**
+ * Returns the presets of a step. Among rewards that are not earned, the highest are the bad ones.
+ * @param {Rows} rows
+ * @param {RowsData} data
+ */
+function presetsOf(rows, data) {
+  const overpaid = isOverpaid(data.step, stepsOfRun());
+  const reward = rows.column("reward");
+  if (reward && overpaid) reward.badEnd = "high";
+  return trustworthy(data.presets ?? [], overpaid);
+}
+
+/** @param {Rows} rows @param {RowsData} data */
+function addScopes(rows, data) {
+  // A comparison lists prompts, whose texts have titles of their own.
+  if (data.titles) return;
+  rows.turns = fieldsOf(data.n.map((n) => data.conversation?.[n]));
+  rows.scopes = scopesOf(rows, rows.turns);
+}
+
+/**
+ * Creates the note on what a search does not look at.
+ * @param {Rows} rows
+ * @param {number} absent number of responses that the page does not have
+ */
+function searchNote(rows, absent) {
+  const note = el("output", { class: "note", "aria-live": "polite" });
+  rows.listeners.add(() => (note.textContent = rows.query ? notSearched(absent) : ""));
+  return note;
 }
 
 /**

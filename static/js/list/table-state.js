@@ -1,9 +1,10 @@
 /**
- * Keeps sort, search and filters of a table in the URL: `sort`, `q`, `min.KEY`, `max.KEY`,
- * `has.KEY`, each with a prefix if a page has several tables.
+ * Keeps sort, search and filters of a table in the URL: `sort`, `q`, `in` (the scope of the search),
+ * `min.KEY`, `max.KEY`, `has.KEY`, each with a prefix if a page has several tables.
  */
 
-import { formatSort, parseSort, searchable } from "./rows.js";
+import { searchable } from "./query.js";
+import { formatSort, parseSort } from "./rows.js";
 
 /** @typedef {import("./rows.js").Rows} Rows */
 /** @typedef {[string, string]} Entry name and value of a parameter */
@@ -21,7 +22,7 @@ export function keepInUrl(rows, address, signal, prefix = "") {
   let current = null;
   /** @param {string} name */
   const isOurs = (name) =>
-    name.startsWith(prefix) && /^(sort|q|(min|max|has)\..*)$/.test(name.slice(prefix.length));
+    name.startsWith(prefix) && /^(sort|q|in|(min|max|has)\..*)$/.test(name.slice(prefix.length));
   const read = () => {
     const entries = address.entries().filter(([name]) => isOurs(name));
     if (JSON.stringify(entries) === current) return;
@@ -47,6 +48,7 @@ export function keepInUrl(rows, address, signal, prefix = "") {
 export function readEntries(rows, entries) {
   const parameters = new Map(entries);
   rows.query = searchable((parameters.get("q") ?? "").trim());
+  rows.scope = rows.scopes.find((scope) => scope === parameters.get("in")) ?? "";
   rows.setSort(parseSort(parameters.get("sort") ?? ""));
   rows.ranges.clear();
   rows.words.clear();
@@ -61,8 +63,7 @@ export function readEntries(rows, entries) {
 /** @param {Rows} rows @param {string} key @param {string} value */
 function readWords(rows, key, value) {
   if (!rows.column(key)?.strings) return;
-  const words = rows.filters.has(key) ? value : value.trim().toLowerCase();
-  rows.words.set(key, words);
+  rows.words.set(key, rows.asWords(key, rows.filters.has(key) ? value : value.trim()));
 }
 
 /**
@@ -89,6 +90,7 @@ export function toEntries(rows) {
   const sort = formatSort(rows.sort);
   if (sort !== formatSort(rows.defaultSort)) entries.push(["sort", sort]);
   if (rows.query) entries.push(["q", rows.query]);
+  if (rows.scope) entries.push(["in", rows.scope]);
   for (const [key, [low, high]] of rows.ranges) {
     if (Number.isFinite(low)) entries.push([`min.${key}`, String(low)]);
     if (Number.isFinite(high)) entries.push([`max.${key}`, String(high)]);

@@ -1,13 +1,17 @@
 /** Shows `Rows` in a table: reuses the rendered rows, and adds rows while the reader scrolls. */
 
 /** @import { Column, NumberColumn } from "./rows.js" */
+/** @import { TextOptions } from "./cell-texts.js" */
 /** @import { Read } from "./read-table.js" */
 
 import { breakable, el } from "../shared/dom.js";
 import { MISSING, exact, written } from "../shared/format.js";
 import { mark } from "../shared/marks.js";
+import { addTermButton } from "../shared/terms.js";
 import { message } from "../shared/words.js";
-import { valueAt, valuesOf } from "./rows.js";
+import { CellTexts } from "./cell-texts.js";
+import { noRows } from "./no-rows.js";
+import { valueAt } from "./rows.js";
 
 /** Rows added at a time. */
 const CHUNK = 50;
@@ -24,8 +28,7 @@ const WITHOUT_BAR = ["n", "prompt_id", "worth"];
  * @property {(i: number) => void} [open] called on a click on row i; by default its link is followed
  * @property {(column: NumberColumn, i: number) => string} [cellClass] class of a number's cell,
  *   instead of a bar
- * @property {(column: Column, i: number) => string | null} [text] returns the excerpt of a text to
- *   show
+ * @property {TextOptions} [texts] how texts are shown
  * @property {(i: number) => string[]} [badges] labels after the first cell of row i
  */
 
@@ -40,6 +43,7 @@ export class TableView {
     this.nodes = nodes;
     this.rowIds = rowIds;
     this.options = options;
+    this.texts = new CellTexts(rows, options.texts ?? {});
     this.table = /** @type {HTMLTableElement} */ (section.querySelector("table"));
     this.body = this.table.tBodies[0];
     this.box = /** @type {HTMLElement} */ (section.querySelector(".scroll"));
@@ -49,6 +53,7 @@ export class TableView {
     /** Number of rows that are in the document. */
     this.shown = 0;
     this.selected = -1;
+    this.look = this.lookNow();
     this.box.removeAttribute("tabindex");
     // Otherwise the browser would scroll to the row that the URL names.
     for (const row of nodes) row?.removeAttribute("id");
@@ -67,17 +72,19 @@ export class TableView {
     const button = el("button", { type: "button", class: "sort" }, ...cell.childNodes);
     button.addEventListener("click", () => this.toggleSort(cell.dataset.key ?? ""));
     cell.append(button);
+    addTermButton(cell, button.textContent);
   }
 
   /**
-   * Sorts by a column: numbers descending first, texts ascending; a second press turns the order
-   * round, a third one restores the first order.
+   * Sorts by a column, its bad end first; without one, numbers descending and texts ascending. A
+   * second press turns the order round, a third one restores the first order.
    * @param {string} key
    */
   toggleSort(key) {
     const { rows } = this;
     const current = rows.sort.find((part) => part.key === key);
-    const down = Boolean(rows.column(key)?.numbers);
+    const column = rows.column(key);
+    const down = Boolean(column?.numbers) && column?.badEnd !== "low";
     if (!current) rows.sortBy([{ key, down }]);
     else if (current.down === down) rows.sortBy([{ key, down: !down }]);
     else rows.sortBy([]);
@@ -136,6 +143,7 @@ export class TableView {
   /** Shows the first `count` rows in sorted order. */
   render(count = CHUNK) {
     this.showSort();
+    this.look = this.lookNow();
     const focused = /** @type {HTMLElement | null} */ (document.activeElement);
     const inside = this.body.contains(focused);
     this.shown = 0;
@@ -149,6 +157,18 @@ export class TableView {
     this.box.style.scrollPaddingTop = `${offsetHeight}px`;
   }
 
+  /** Returns how the table is shown: with whole texts or not, and which columns. */
+  lookNow() {
+    const isSeen = (/** @type {unknown} */ _, /** @type {number} */ k) =>
+      this.head.cells[k].offsetParent !== null;
+    // The layout matters to a search only, which shows where it hit.
+    const columns = this.rows.query ? this.renderedColumns.filter(isSeen) : [];
+    return {
+      isFull: this.table.classList.contains("full"),
+      visible: new Set(columns.map(({ key }) => key)),
+    };
+  }
+
   addNearRows() {
     const { box } = this;
     if (box.scrollTop + box.clientHeight > box.scrollHeight - NEAR_PX)
@@ -157,11 +177,12 @@ export class TableView {
 
   /** Shows at least the first `count` rows. @param {number} count */
   showRows(count) {
-    const { order, query } = this.rows;
+    const { order, query, scope } = this.rows;
     if (Math.min(count, order.length) <= this.shown) return;
     this.body.append(...order.slice(this.shown, count).map((i) => this.row(i)));
     this.shown = Math.min(count, order.length);
-    mark("found", this.body, query ? [query] : []);
+    const searched = scope ? `td[data-key="${scope}"], td:has(.where)` : "td";
+    mark("found", this.body, query ? [query] : [], searched);
   }
 
   /** Returns the row at a sorted position, null if there is none. @param {number} place */
@@ -190,10 +211,8 @@ export class TableView {
   }
 
   emptyRow() {
-    const text = this.rows.size
-      ? message("No row matches the search and the filters.")
-      : message("Nothing to list.");
-    return el("tr", { class: "empty" }, el("td", { colspan: this.renderedColumns.length }, text));
+    const cell = el("td", { colspan: this.renderedColumns.length }, ...noRows(this.rows));
+    return el("tr", { class: "empty" }, cell);
   }
 
   /**
@@ -206,24 +225,9 @@ export class TableView {
     this.renderedColumns.forEach((column, k) => {
       if (k === cells.length) node.append(this.cell(column, i));
       if (cells[k].hidden === column.shown) cells[k].hidden = !column.shown;
-      this.showExcerpt(cells[k], column, i);
+      this.texts.update(cells[k], column, i, this.look);
     });
     return node;
-  }
-
-  /**
-   * Replaces the text of a cell by its excerpt, if the list has excerpts.
-   * @param {Element} cell
-   * @param {Column} column
-   * @param {number} i
-   */
-  showExcerpt(cell, column, i) {
-    const { text } = this.options;
-    if (!text || column.kind !== "text" || (column.strings?.[i] ?? null) === null) return;
-    const excerpt = text(column, i);
-    if (excerpt === null) return;
-    const clamp = cell.querySelector(".clamp");
-    if (clamp && clamp.textContent !== excerpt) clamp.textContent = excerpt;
   }
 
   /** @param {Column} column @param {number} i */
@@ -232,7 +236,7 @@ export class TableView {
     if (column === this.renderedColumns[0]) return this.nameCell(column, i);
     if (column.key === "n") return el("td", { class: "number" }, value);
     if (column.numbers) return this.numberCell(/** @type {NumberColumn} */ (column), i);
-    if (column.kind !== "token") return textCell(column, /** @type {string | null} */ (value));
+    if (column.kind !== "token") return this.textCell(column, i);
     return el("td", { class: "token" }, el("code", { dir: "auto" }, value));
   }
 
@@ -246,6 +250,15 @@ export class TableView {
     const badges = names.flatMap((name) => [" ", el("span", { class: "badge" }, name)]);
     const link = el("a", { href: this.options.href(i) }, valueAt(column, i));
     return el("td", { class: column.kind }, link, ...badges);
+  }
+
+  /** @param {Column} column @param {number} i */
+  textCell(column, i) {
+    const isMissing = (column.strings?.[i] ?? null) === null;
+    const content = isMissing ? [MISSING] : this.texts.plain(column, i);
+    const clamp = el("div", { class: "clamp", dir: "auto" }, ...content);
+    const title = isMissing ? message("not logged") : null;
+    return el("td", { class: "text", "data-key": column.key, title }, clamp);
   }
 
   /** @param {NumberColumn} column @param {number} i */
@@ -266,8 +279,9 @@ export class TableView {
       this.renderedColumns.push(column);
       const cell = headerCell(column);
       this.head.append(cell);
-      const width = column.label.length > 16 ? " broad" : "";
-      group.append(el("col", { class: column.kind + width, "data-key": key }));
+      group.append(
+        el("col", { class: `${column.kind} ${column.width ?? ""}`.trim(), "data-key": key }),
+      );
       this.addSortButton(cell);
     }
     const at = this.renderedColumns.indexOf(column);
@@ -291,35 +305,11 @@ function wantsNewPage(event) {
   return event.ctrlKey || event.metaKey || event.shiftKey;
 }
 
-/** @param {Column} column @param {string | null} value */
-function textCell(column, value) {
-  if (value === null) {
-    const missing = el("div", { class: "clamp", dir: "auto" }, MISSING);
-    const title = message("not logged");
-    return el("td", { class: "text", "data-key": column.key, title }, missing);
-  }
-  const text = valuesOf(column.key, value).join(", ");
-  const size = sharedLength(text, column.prefixes ?? []);
-  const shared = size > 0 && el("span", { class: "shared" }, text.slice(0, size));
-  const clamp = el("div", { class: "clamp", dir: "auto" }, shared, text.slice(size));
-  return el("td", { class: "text", "data-key": column.key }, clamp);
-}
-
-/**
- * Returns the length of a text's longest shared beginning, after which it goes on.
- * @param {string} text
- * @param {string[]} prefixes
- */
-function sharedLength(text, prefixes) {
-  const found = prefixes.filter((one) => text.startsWith(one) && text.slice(one.length).trim());
-  return Math.max(0, ...found.map((one) => one.length));
-}
-
 /** @param {Column} column */
-export function headerCell({ key, kind, label, unit, help }) {
+export function headerCell({ key, kind, label, unit, help, term }) {
   return el(
     "th",
-    { scope: "col", class: kind, "data-key": key, title: help },
+    { scope: "col", class: kind, "data-key": key, title: help, "data-term": term || null },
     ...breakable(label),
     unit && el("span", { class: "unit" }, unit),
   );

@@ -1,5 +1,7 @@
 /** The toolbar above a list: search, filters, columns, row height, number of rows, copy buttons. */
 
+/** @import { Preset } from "../shared/types.d.ts" */
+/** @import { Scope } from "./query.js" */
 /** @import { Column, NumberColumn, Range, Rows } from "./rows.js" */
 /** @import { TableView } from "./table.js" */
 
@@ -7,7 +9,10 @@ import { copies } from "../shared/copy.js";
 import { el } from "../shared/dom.js";
 import { written } from "../shared/format.js";
 import { menu } from "../shared/menu.js";
-import { searchable, toCsv, toJson, valuesOf } from "./rows.js";
+import { columnsOf, isPressed } from "./presets.js";
+import { parseQuery } from "./query.js";
+import { toCsv, toJson, valuesOf } from "./rows.js";
+import { presetButtons, scopeChips, scopeNames } from "./shortcuts.js";
 import { message } from "../shared/words.js";
 
 /**
@@ -19,11 +24,13 @@ const MAX_OPTION_CHARS = 80;
 /**
  * @param {HTMLElement} section
  * @param {TableView} view
+ * @param {Preset[]} [presets]
  */
-export function mountToolbar(section, view) {
+export function mountToolbar(section, view, presets = []) {
   const { rows } = view;
   const title = section.querySelector("caption")?.textContent ?? "";
-  const search = searchField(view, title);
+  const names = scopeNames(rows);
+  const search = searchField(view, title, names);
   const filter = filterMenu(rows);
   const selects = filterSelects(rows);
   const count = el("output", { class: "count", "aria-live": "polite" });
@@ -32,36 +39,50 @@ export function mountToolbar(section, view) {
   const hasStrings = rows.columns.some((column) => column.strings);
   const tools = [
     hasStrings ? search : null,
+    hasStrings ? scopeChips(rows) : null,
     ...selects.values(),
     filter.node,
     columnMenu(view).node,
     hasText ? rowHeightButton(view) : null,
     copyButton(message("Copy CSV"), () => toCsv(rows)),
     copyButton(message("Copy JSON"), () => toJson(rows)),
-    count,
-    chips,
+    el("div", { class: "shown-rows" }, presetButtons(rows, presets), chips, count),
   ];
   section.querySelector(".list-tools")?.append(...tools.filter((tool) => tool !== null));
   const show = () => {
     count.textContent = countOf(rows);
     // The chip that is pressed is removed, so the focus needs another place.
-    chips.replaceChildren(...filterChips(rows, () => filter.button.focus()));
+    const pressed = columnsOf(presets.find((preset) => isPressed(preset, rows)));
+    chips.replaceChildren(...filterChips(rows, pressed, () => filter.button.focus()));
     for (const [key, select] of selects) select.value = rows.words.get(key) ?? "";
     const isBeingTyped = document.activeElement === search;
-    if (!isBeingTyped && searchable(search.value.trim()) !== rows.query) search.value = rows.query;
+    if (!isBeingTyped && parseQuery(search.value, names).query !== rows.query)
+      search.value = rows.query;
   };
   rows.listeners.add(show);
   show();
 }
 
-/** @param {TableView} view @param {string} title of the list */
-function searchField(view, title) {
+/**
+ * @param {TableView} view
+ * @param {string} title of the list
+ * @param {Map<string, Scope>} names of scopes, which a search may begin with
+ */
+function searchField(view, title, names) {
+  const { rows } = view;
   const field = el("input", {
     type: "search",
     placeholder: message("Search"),
     "aria-label": message("Search {list}", { list: title }),
   });
-  field.addEventListener("input", () => view.rows.search(field.value));
+  // A scope that was typed goes with its name; one that was pressed stays.
+  let isTyped = false;
+  field.addEventListener("input", () => {
+    const { scope, query } = parseQuery(field.value, names);
+    const otherwise = isTyped ? "" : rows.scope;
+    isTyped = scope !== null;
+    rows.search(query, scope ?? otherwise);
+  });
   field.addEventListener("keydown", (event) => {
     if (event.key === "Escape") field.blur();
     else if (event.key === "ArrowDown") view.focusRow(0);
@@ -79,6 +100,7 @@ function rowHeightButton(view) {
     const pressed = button.getAttribute("aria-pressed") !== "true";
     button.setAttribute("aria-pressed", String(pressed));
     view.table.classList.toggle("full", pressed);
+    view.render(view.shown);
   });
   return button;
 }
@@ -101,9 +123,10 @@ function countOf(rows) {
 /**
  * Returns a button for each filter, which removes it.
  * @param {Rows} rows
+ * @param {Set<string>} ofPreset columns that the pressed preset filters, whose button removes them
  * @param {() => void} removed called after it
  */
-function filterChips(rows, removed) {
+function filterChips(rows, ofPreset, removed) {
   /** @param {string} words @param {() => void} remove */
   const chip = (words, remove) => {
     const label = message("Remove the filter {words}", { words });
@@ -114,10 +137,12 @@ function filterChips(rows, removed) {
     const properties = { type: "button", dir: "auto", "aria-label": label, onclick };
     return el("button", properties, `${words} ✕`);
   };
-  const ofRanges = [...rows.ranges].map(([key, range]) =>
+  const ranges = [...rows.ranges].filter(([key]) => !ofPreset.has(key));
+  const words = [...rows.words].filter(([key]) => !ofPreset.has(key));
+  const ofRanges = ranges.map(([key, range]) =>
     chip(between(rows, key, range), () => rows.limit(key, null)),
   );
-  const ofWords = [...rows.words].map(([key, value]) =>
+  const ofWords = words.map(([key, value]) =>
     chip(message("{name}: {value}", { name: nameOf(rows, key), value }), () =>
       rows.require(key, ""),
     ),

@@ -62,7 +62,7 @@ function change(list, i, address) {
 async function scrollToHead(panel, shown, address) {
   // Beside the list the panel scrolls by itself, below it the page does.
   const beside = matchMedia("(min-width: 1100px)").matches;
-  const namesPart = (address.get("token") ?? address.get("turn")) !== null;
+  const namesPart = ["token", "turn", "quote"].some((name) => address.get(name) !== null);
   if (!beside && namesPart) return;
   const toHead = () => {
     const showsMatch = (panel.conversation?.found ?? -1) >= 0;
@@ -74,7 +74,7 @@ async function scrollToHead(panel, shown, address) {
 }
 
 /**
- * Scrolls to the chart or finding that the URL names.
+ * Scrolls to what the URL names, such as a chart or a finding.
  * @param {HTMLElement} root
  * @param {Address} address
  */
@@ -92,11 +92,11 @@ function showNamed(root, address) {
 }
 
 /**
- * Returns the id of the chart or finding that the URL names, null for none.
+ * Returns the id of what the URL names, such as a chart or a finding, null for none.
  * @param {Address} address
  */
 function namedIn(address) {
-  for (const kind of ["chart", "finding"]) {
+  for (const kind of ["chart", "finding", "term", "part"]) {
     const name = address.get(kind);
     if (name !== null) return `${kind}=${name}`;
   }

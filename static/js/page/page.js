@@ -2,7 +2,9 @@
 
 /** @import { Hooks } from "../charts/charts.js" */
 /** @import { ResponseList } from "../list/step-list.js" */
+/** @import { PromptList } from "../prompts/prompt-list.js" */
 /** @import { Address } from "../shared/address.js" */
+/** @import { Rows } from "../list/rows.js" */
 /** @import { RowsData } from "../shared/types.d.ts" */
 
 import { mountCharts } from "../charts/charts.js";
@@ -15,15 +17,21 @@ import { mountStepList } from "../list/step-list.js";
 import { TableView } from "../list/table.js";
 import { keepInUrl } from "../list/table-state.js";
 import { mountToolbar } from "../list/toolbar.js";
+import { mountFilms } from "../prompts/film-figure.js";
+import { mountPromptMap } from "../prompts/map.js";
+import { mountPromptList } from "../prompts/prompt-list.js";
 import { keepPrompt } from "../response/same-prompt.js";
+import { copies } from "../shared/copy.js";
 import { readJson } from "../shared/dom.js";
 import { written } from "../shared/format.js";
 import { stepsOfRun } from "../shared/run.js";
+import { mountTerms } from "../shared/terms.js";
 import { Tip } from "../shared/tip.js";
 import { message } from "../shared/words.js";
 import { bindingsOf } from "./bindings.js";
 import { follow } from "./follow.js";
-import { mountScrubber } from "./scrubber.js";
+import { mountHowTo } from "./how-to.js";
+import { mountListScrubber, mountScrubber } from "./scrubber.js";
 
 /** Minimum number of rows of a table with a toolbar; shorter tables can only be sorted. */
 const TOOLBAR_FROM = 30;
@@ -35,7 +43,8 @@ const TOOLBAR_FROM = 30;
  * Mounts the interactive parts of a page; `unmount` undoes it.
  * @param {HTMLElement} root the page's element, `.page`
  * @param {Address} address
- * @returns {{unmount: () => void, bindings: () => import("./keys.js").Binding[]}}
+ * @returns {{unmount: () => void, bindings: () => import("./keys.js").Binding[], where: () => string}}
+ *   `where`: the place of the open response in the log, "" for none
  */
 export function mount(root, address) {
   const mounted = new AbortController();
@@ -48,23 +57,35 @@ export function mount(root, address) {
     const section = /** @type {HTMLElement} */ (root.querySelector("section.list"));
     mountRunList(root, section, address, signal).then((runList) => {
       list = runList;
-      if (list) follow(root, list, address);
+      if (!runList) return;
+      follow(root, runList, address);
+      mountListPicker(root, runList.rows);
     });
   }
-  const { steps, stepList } = mountTables(root, data, page);
+  const { steps, stepList, prompts } = mountTables(root, data, page);
   list = stepList;
-  showRun(root, data);
+  mountPicker(root, data);
+  mountHowTo(root, address, signal);
+  mountAssistant(root);
   const hooks = chartHooks(root, data, { steps, stepList }, page);
   const charts = mountCharts(root, hooks);
   mountStills(root, hooks);
   mountStrips(root, { steps: hooks.steps, open: hooks.openStep, tip: hooks.tip, signal });
+  mountPromptMap(root, { address, tip: hooks.tip, signal });
+  mountFilms(root, signal);
   if (stepList && data) {
     stepList.rows.listeners.add(charts.update);
     keepPrompt(root, data, address, () => stepList.panel.open);
   }
+  mountTerms(root);
+  mountTermsOfPanel(root, signal);
   address.onChange(() => follow(root, list, address), signal);
   follow(root, list, address);
-  return { bindings: () => bindingsOf(root, list), unmount: () => mounted.abort() };
+  return {
+    bindings: () => bindingsOf(root, list, prompts),
+    unmount: () => mounted.abort(),
+    where: () => list?.panel.where ?? "",
+  };
 }
 
 /**
@@ -78,6 +99,8 @@ function mountTables(root, data, page) {
   let steps = null;
   /** @type {StepList | null} */
   let stepList = null;
+  /** @type {PromptList | null} */
+  let prompts = null;
   /** @type {NodeListOf<HTMLElement>} */
   const sections = root.querySelectorAll("section.list");
   for (const section of sections) {
@@ -86,10 +109,14 @@ function mountTables(root, data, page) {
       if (data) stepList = mountStepList(root, section, data, page);
       continue;
     }
+    if (section.classList.contains("prompt-table")) {
+      prompts = mountPromptList(root, section, page);
+      continue;
+    }
     const table = mountTable(section, page);
     if (section.classList.contains("steps")) steps = table;
   }
-  return { steps, stepList };
+  return { steps, stepList, prompts };
 }
 
 /** @param {HTMLElement} section @param {{address: Address, signal: AbortSignal}} page */
@@ -129,6 +156,19 @@ function chartHooks(root, data, { steps, stepList }, { address, signal }) {
   };
 }
 
+/**
+ * Makes the names in the response panel, which is filled later, open their definitions.
+ * @param {HTMLElement} root
+ * @param {AbortSignal} signal
+ */
+function mountTermsOfPanel(root, signal) {
+  const panel = root.querySelector("section.response");
+  if (!panel) return;
+  const observer = new MutationObserver(() => mountTerms(panel));
+  observer.observe(panel, { childList: true, subtree: true });
+  signal.addEventListener("abort", () => observer.disconnect());
+}
+
 /** Returns the steps that have a page, ascending. @param {TableView} view of the steps */
 function stepsWithPage(view) {
   const ids = view.rowIds.filter((_, row) => view.nodes[row]?.querySelector("a"));
@@ -160,20 +200,30 @@ function partOf({ n, total }) {
 }
 
 /**
- * Adds parts of a step's page that need data of the whole run: the step picker and findings.
+ * Adds the step picker, which needs data of the whole run, to a step's page.
  * @param {HTMLElement} root
  * @param {RowsData | null} data
  */
-function showRun(root, data) {
+function mountPicker(root, data) {
+  if (!data) return;
   const scrubber = /** @type {HTMLElement | null} */ (root.querySelector(".scrubber"));
   const run = scrubber && stepsOfRun();
-  if (!scrubber || !run) return;
-  mountScrubber(scrubber, run, data?.step ?? "");
-  /** @type {NodeListOf<HTMLElement>} */
-  const findings = root.querySelectorAll(".finding");
-  for (const node of findings) {
-    const title = run.findings[node.dataset.finding ?? ""];
-    const place = node.querySelector(".title");
-    if (title && place) place.textContent = title;
-  }
+  if (scrubber && run) mountScrubber(scrubber, run, data.step);
+}
+
+/** Adds the step picker to the list of the run. @param {HTMLElement} root @param {Rows} rows */
+function mountListPicker(root, rows) {
+  const scrubber = /** @type {HTMLElement | null} */ (root.querySelector(".scrubber"));
+  const run = scrubber && stepsOfRun();
+  if (scrubber && run) mountListScrubber(scrubber, run, rows);
+}
+
+/** Lets the button of the overview copy the text for an assistant. @param {HTMLElement} root */
+function mountAssistant(root) {
+  /** @type {HTMLButtonElement | null} */
+  const button = root.querySelector("button.for-assistant");
+  const text = readJson(root, "script.assistant-text");
+  if (!button || !text) return;
+  button.hidden = false;
+  copies(button, () => String(text));
 }

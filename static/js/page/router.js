@@ -71,12 +71,16 @@ export class Router {
 
   /** Marks the current view in the navigation. @param {string} path */
   mark(path) {
+    document.querySelector("header.site nav .step")?.remove();
     for (const link of document.querySelectorAll("header.site nav a")) {
-      const to = link.getAttribute("href");
-      if (to === `#/${path}`) link.setAttribute("aria-current", "page");
-      else if (to === "#/" && path.startsWith("steps/")) link.setAttribute("aria-current", "true");
+      if (link.getAttribute("href") === `#/${path}`) link.setAttribute("aria-current", "page");
       else link.removeAttribute("aria-current");
     }
+    const [, step] = /^steps\/(-?\d+)$/.exec(path) ?? [];
+    if (!step) return;
+    const label = message("Step {step}", { step });
+    const link = el("a", { href: `#/${path}`, "aria-current": "page" }, label);
+    document.querySelector("header.site nav ul")?.append(el("li", { class: "step" }, link));
   }
 }
 

@@ -15,19 +15,51 @@ const HEIGHT = 28;
 const AIR = 2;
 
 /**
+ * Adds the picker to the page of a step; another step is another page.
  * @param {HTMLElement} place
  * @param {RunData} run
  * @param {string} current the step shown now
  */
 export function mountScrubber(place, run, current) {
-  const { steps, rewards } = run;
+  const { steps } = run;
   if (steps.length < 2) return;
   const hrefs = steps.map((step) => run.href.replace("{step}", String(step)));
   if (String(steps.at(-1)) !== current) linkToLast(place, /** @type {string} */ (hrefs.at(-1)));
-  const start = Math.max(0, steps.map(String).indexOf(current));
+  picker(place, run, (at) => (location.href = hrefs[at])).show(steps.map(String).indexOf(current));
+}
+
+/**
+ * Adds the picker to the list of the run, as long as it shows one step only; another step becomes
+ * the one that it shows.
+ * @param {HTMLElement} place
+ * @param {RunData} run
+ * @param {import("../list/rows.js").Rows} rows
+ */
+export function mountListScrubber(place, run, rows) {
+  const { steps } = run;
+  if (steps.length < 2) return;
+  const { show } = picker(place, run, (at) => rows.limit("step", [steps[at], steps[at]]));
+  const update = () => {
+    const [low, high] = rows.ranges.get("step") ?? [];
+    const at = low === high && low !== undefined ? steps.indexOf(low) : -1;
+    place.hidden = at < 0;
+    if (at >= 0) show(at);
+  };
+  rows.listeners.add(update);
+  update();
+}
+
+/**
+ * Adds a slider over the steps below the curve of the reward.
+ * @param {HTMLElement} place
+ * @param {RunData} run
+ * @param {(at: number) => void} open goes to another step, by its index
+ * @returns {{show: (at: number) => void}} marks the step that is shown
+ */
+function picker(place, { steps, rewards }, open) {
+  let start = 0;
   const last = steps.length - 1;
   const slider = el("input", { type: "range", min: 0, max: last, "aria-label": message("Step") });
-  slider.value = String(start);
   const line = svg("path", { class: "at" });
   const words = el("output", { "aria-hidden": "true" });
   const describe = () => {
@@ -41,20 +73,26 @@ export function mountScrubber(place, run, current) {
   // Keys move the slider over many steps, so only Enter or releasing the pointer opens one.
   const go = () => {
     const at = Number(slider.value);
-    if (at !== start) location.href = hrefs[at];
+    if (at !== start) open(at);
   };
   slider.addEventListener("input", describe);
   slider.addEventListener("pointerup", go);
   slider.addEventListener("keydown", (event) => {
     if (event.key === "Enter") go();
   });
-  describe();
   const box = {
     viewBox: `0 0 ${WIDTH} ${HEIGHT}`,
     preserveAspectRatio: "none",
     "aria-hidden": "true",
   };
   place.append(svg("svg", box, svg("path", { d: curve(rewards) }), line), slider, words);
+  return {
+    show(at) {
+      start = Math.max(0, at);
+      slider.value = String(start);
+      describe();
+    },
+  };
 }
 
 /**

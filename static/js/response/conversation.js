@@ -2,10 +2,11 @@
 
 /** @import { Turn } from "../shared/types.d.ts" */
 
-import { searchable } from "../list/rows.js";
+import { searchable } from "../list/query.js";
 import { el } from "../shared/dom.js";
 import { written } from "../shared/format.js";
-import { mark } from "../shared/marks.js";
+import { mark, markQuote } from "../shared/marks.js";
+import { quoteSpan } from "../shared/quote.js";
 import { message, nodes } from "../shared/words.js";
 
 /** Longer outputs of the environment (in characters) are folded to their head and tail. */
@@ -76,6 +77,19 @@ export class Conversation {
     });
     mark("found", this.node, [query]);
     if (this.found >= 0) this.show(this.found);
+  }
+
+  /** Marks a quote in the turn that has it, and unfolds that. @param {string} quote */
+  cite(quote) {
+    const k = this.turns.findIndex((turn) =>
+      Object.values(turn)
+        .flat(2)
+        .some((text) => typeof text === "string" && quoteSpan(text, quote)),
+    );
+    if (k < 0) return;
+    unfold(this.items[k]);
+    this.show(k);
+    markQuote(this.items[k], quote);
   }
 
   /** @param {number} way */
@@ -239,7 +253,7 @@ function thought({ text, closed }) {
 }
 
 /** Returns head and tail of a long text, and a button that shows the rest. @param {string} text */
-function folded(text) {
+export function folded(text) {
   if (text.length <= FOLD_FROM) return [text];
   const from = whole(text, HEAD);
   const to = whole(text, text.length - TAIL);

@@ -4,9 +4,12 @@
 
 import { copies } from "../shared/copy.js";
 import { menu } from "../shared/menu.js";
-import { decodeTokens, unpack } from "../shared/data.js";
 import { el } from "../shared/dom.js";
+import { linkText } from "../shared/link.js";
 import { written } from "../shared/format.js";
+import { stepsOfRun } from "../shared/run.js";
+import { keepsTokens, tokensFile, tokensOfStep } from "../shared/step-tokens.js";
+import { judgedTexts } from "./grading.js";
 import { stats } from "./stats.js";
 import { branchesOf, branchStrip, groupStrip } from "./group.js";
 import { hrefOf, samePrompt, samePromptLinks, timelineLink } from "./same-prompt.js";
@@ -33,29 +36,27 @@ const SEVERITIES = {
  * @typedef {object} Options
  * @property {PanelData | null} data of the page, null if those of each step are loaded
  * @property {import("../list/rows.js").Rows} rows
- * @property {string} packed base64 of the token data, "" when the page has none
  * @property {import("../shared/address.js").Address} address
  * @property {(i: number | null) => void} go opens row i, or closes the panel
  * @property {AbortSignal} signal
  * @property {(i: number) => Promise<Located>} [locate] loads the data of row i
  * @property {(data: PanelData, at: number) => number} [rowOf] returns the row of a response in
  *   such data
- * @property {(data: PanelData, at: number) => (Node | null)[]} [links] returns links to related
- *   responses
+ * @property {(id: [number, number]) => string} [hrefTo] returns the address of a response, given
+ *   its step and n
+ * @property {(data: PanelData, at: number) => Node} [stepLink] returns the link to the
+ *   response on the page of its step
  */
 
 export class Panel {
   /** @param {HTMLElement} node @param {Options} options */
-  constructor(node, { data, rows, packed, address, go, signal, locate, rowOf, links }) {
+  constructor(node, { data, rows, address, go, signal, locate, rowOf, hrefTo, stepLink }) {
     this.node = node;
     /** Data of the open response; before, those of the page. */
     this.data = data;
     this.rows = rows;
-    this.packed = packed;
     this.address = address;
     this.go = go;
-    /** @type {Promise<import("../shared/data.js").TokenData> | null} */
-    this.decoding = null;
     /** @type {TokenView | null} */
     this.tokens = null;
     /** @type {Conversation | null} */
@@ -73,11 +74,9 @@ export class Panel {
     this.at = -1;
     this.locate = locate ?? null;
     this.rowOf = rowOf ?? ((_, at) => at);
-    this.links =
-      links ?? ((shown, at) => [...samePromptLinks(shown, at, address), timelineLink(shown, at)]);
+    this.hrefTo = hrefTo ?? ((id) => hrefOf(address, id));
+    this.stepLink = stepLink ?? null;
     this.tip = new Tip(document.body, signal);
-    /** @type {Map<string, import("./metrics.js").Scale>} */
-    this.stepScales = new Map();
     rows.listeners.add(() => this.showPlace());
     signal.addEventListener("abort", () => this.close());
   }
@@ -108,6 +107,35 @@ export class Panel {
     if (focused) this.focusAgain(focused);
     this.goToTurn();
     await this.showTokens(located, holder);
+    this.goToQuote(texts.cite);
+  }
+
+  /** Marks the quote that the URL has. @param {() => boolean} inText marks it in the texts */
+  goToQuote(inText) {
+    const quote = this.address.get("quote");
+    if (!quote) return;
+    this.tokens?.cite(quote);
+    if (!inText()) this.conversation?.cite(quote);
+  }
+
+  /**
+   * What the report has of the open response's step or, if its data come with a response and none
+   * is open, of the run.
+   */
+  get has() {
+    const { data } = this;
+    const run = stepsOfRun();
+    if (!data) {
+      const prompts = Object.keys(run?.prompts ?? {}).length > 0;
+      const tokens = (run?.tokens.length ?? 0) > 0;
+      return { prompts, tokens, turns: false, branches: false };
+    }
+    return {
+      prompts: Boolean(run && data.prompts),
+      tokens: this.tokens ? this.tokens.metrics.length > 0 : keepsTokens(data.step),
+      turns: Boolean(data.conversation),
+      branches: Boolean(data.branches),
+    };
   }
 
   /** Returns the element of the panel that has the focus, null if it is elsewhere. */
@@ -153,18 +181,25 @@ export class Panel {
         ground_truth: shortTruth === null ? truth : null,
       },
       data.turns[n] ?? [],
-      { query: this.rows.query, highlights: data.highlights, titles: data.titles },
+      {
+        query: this.rows.query,
+        quote: this.address.get("quote") ?? "",
+        highlights: data.highlights,
+        titles: data.titles,
+        repeated: keepsTokens(data.step),
+      },
     );
     const holder = el("section", { class: "token-view", "aria-label": message("Tokens") });
     const { line, rest } = stats(data, at, shortTruth);
     const parts = [
       this.head({ data, at }, text),
-      this.badges(data.badges[n] ?? []),
+      this.badges(data.badges[n] ?? [], data.step),
       line,
       branchStrip(data, at, open),
       groupStrip(data, at, { text, open }),
       texts.node,
       this.conversation?.node ?? null,
+      judgedTexts(data, at),
       holder,
       rest,
     ];
@@ -228,7 +263,9 @@ export class Panel {
       el(
         "div",
         { class: "response-more" },
-        ...this.links(data, at),
+        this.stepLink?.(data, at) ?? null,
+        ...samePromptLinks(data, at, this.hrefTo),
+        timelineLink(data, at),
         this.status,
         copyMenu(() => text("response") ?? "", where),
         el("span", { class: "place" }, where),
@@ -270,6 +307,11 @@ export class Panel {
     if (next >= 0 && next < order.length) this.go(order[next]);
   }
 
+  /** Place of the open response in the log, "" for none. */
+  get where() {
+    return this.data?.where[this.at] ?? "";
+  }
+
   /** Goes to the next branch of the open response's rollout. */
   nextBranch() {
     const { data, at } = this;
@@ -290,7 +332,7 @@ export class Panel {
     const { earlier, later } = samePrompt(data, at);
     const there = way < 0 ? earlier : later;
     if (there) {
-      location.assign(hrefOf(this.address, there));
+      location.assign(this.hrefTo(there));
       return;
     }
     this.status.textContent =
@@ -299,14 +341,18 @@ export class Panel {
         : message("No later step shows this prompt.");
   }
 
-  /** Returns the findings that cite the response, null for none. @param {Badge[]} badges */
-  badges(badges) {
+  /**
+   * Returns the findings that cite the response, null for none.
+   * @param {Badge[]} badges
+   * @param {string} step
+   */
+  badges(badges, step) {
     if (!badges.length) return null;
-    return el("ul", { class: "findings" }, ...badges.map((badge) => this.badge(badge)));
+    return el("ul", { class: "findings" }, ...badges.map((badge) => this.badge(badge, step)));
   }
 
-  /** @param {Badge} badge */
-  badge({ severity, title, token }) {
+  /** @param {Badge} badge @param {string} step */
+  badge({ severity, title, token }, step) {
     const glyph = el("span", { class: "glyph", "aria-hidden": "true" }, GLYPHS[severity]);
     const name = ` ${message(SEVERITIES[severity] ?? severity)}`;
     const item = el(
@@ -315,7 +361,7 @@ export class Panel {
       el("span", { class: `severity ${severity}` }, glyph, name),
       ` ${title} `,
     );
-    if (token !== null && this.packed) {
+    if (token !== null && keepsTokens(step)) {
       const onclick = () => this.tokens?.pick(token);
       const label = message("Go to token {token}", { token });
       item.append(el("button", { type: "button", onclick }, label));
@@ -325,24 +371,24 @@ export class Panel {
 
   /** @param {Located} located @param {HTMLElement} holder */
   async showTokens({ data, at }, holder) {
-    if (!this.packed) return;
     const i = this.open;
     const n = data.n[at];
-    this.decoding ??= unpack(this.packed).then(decodeTokens);
-    const tokens = await this.decoding;
-    if (this.open !== i) return;
+    /** @param {string} words */
+    const note = (words) => holder.append(el("p", { class: "note" }, words));
+    let tokens = null;
+    try {
+      tokens = await tokensOfStep(data.step);
+    } catch {
+      if (this.open === i) note(unreadable(data.step));
+    }
+    if (this.open !== i || !tokens) return;
     if (!tokens.spans.has(n)) {
-      const words = message("The report contains no token values of this response.");
-      holder.append(el("p", { class: "note" }, words));
+      note(message("The report contains no token values of this response."));
       return;
     }
-    const { metrics = [], nan = [] } = data;
-    const { address, tip, stepScales } = this;
-    this.tokens = new TokenView(
-      holder,
-      { data: tokens, n, metrics, nan, ...turnsOf(data, n) },
-      { address, tip, stepScales },
-    );
+    const { address, tip } = this;
+    const turns = data.conversation?.[n] ?? [];
+    this.tokens = new TokenView(holder, { data: tokens, n, turns }, { address, tip });
   }
 }
 
@@ -352,17 +398,17 @@ function conversationOf(data, n) {
   return turns ? new Conversation(turns, data.errors?.[n] ?? []) : null;
 }
 
-/**
- * Returns the turns of a response, and the tokens that the policy did not sample.
- * @param {PanelData} data
- * @param {number} n
- */
-function turnsOf(data, n) {
-  return { turns: data.conversation?.[n] ?? [], given: data.given?.[n] ?? [] };
+/** Returns a note that the tokens of a step cannot be read. @param {string} step */
+function unreadable(step) {
+  const file = tokensFile(step).replace(/^(\.\.\/)+/, "");
+  if (!file) return message("The token values of this step are damaged and cannot be shown.");
+  return message("{file} is missing or damaged: the token values of this step are not shown.", {
+    file,
+  });
 }
 
 /** @param {string} label @param {string} key @param {() => void} run */
-function keyButton(label, key, run) {
+export function keyButton(label, key, run) {
   const title = message("Key {key}", { key });
   return el("button", { type: "button", title, onclick: run }, label);
 }
@@ -394,7 +440,7 @@ function copyMenu(response, where) {
   const { node } = menu(message("Copy"), (sheet) =>
     sheet.replaceChildren(
       copyButton(message("Response"), response),
-      copyButton(message("Link"), () => location.href),
+      copyButton(message("Link"), () => linkText(where)),
       copyButton(message("Log location"), () => where),
     ),
   );

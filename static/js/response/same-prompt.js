@@ -13,18 +13,24 @@ import { message } from "../shared/words.js";
 /** URL parameters that links to other steps keep; token and ranges belong to one step. */
 const CARRIED_PARAMS = ["sort", "q", "metric", "b", "scale"];
 
+/** Returns the parameters that links to other responses keep. @param {Address} address */
+export function carried(address) {
+  const params = new URLSearchParams();
+  for (const key of CARRIED_PARAMS) {
+    const value = address.get(key);
+    if (value !== null) params.set(key, value);
+  }
+  return params;
+}
+
 /**
  * Returns the address of a step or, unless n is null, a response, with the reader's settings.
  * @param {Address} address
  * @param {[number | string, number | null]} id
  */
 export function hrefOf(address, [step, n]) {
-  const params = new URLSearchParams();
-  if (n !== null) params.set("r", String(n));
-  for (const key of CARRIED_PARAMS) {
-    const value = address.get(key);
-    if (value !== null) params.set(key, value);
-  }
+  const params = new URLSearchParams(n === null ? {} : { r: String(n) });
+  for (const [key, value] of carried(address)) params.set(key, value);
   if (address.path) return format(address.path.replace(/[^/]*$/, String(step)), params);
   return `${step}.html${params.size ? format("", params) : ""}`;
 }
@@ -62,28 +68,28 @@ export function neighbours(shown, step) {
  * Creates links to the same prompt at the nearest earlier and later step.
  * @param {PanelData} data
  * @param {number} i
- * @param {Address} address
+ * @param {(id: ResponseId) => string} hrefTo returns the address of a response
  */
-export function samePromptLinks(data, i, address) {
+export function samePromptLinks(data, i, hrefTo) {
   const { earlier, later } = samePrompt(data, i);
   const links = [];
   if (earlier) {
     const said = message("Same prompt, step {step}", { step: earlier[0] });
-    links.push(promptLink(earlier, address, `← ${said}`, "{"));
+    links.push(promptLink(() => hrefTo(earlier), `← ${said}`, "{"));
   }
   if (later) {
     const said = message("Same prompt, step {step}", { step: later[0] });
-    links.push(promptLink(later, address, `${said} →`, "}"));
+    links.push(promptLink(() => hrefTo(later), `${said} →`, "}"));
   }
   return links;
 }
 
-/** @param {ResponseId} id @param {Address} address @param {string} label @param {string} key */
-function promptLink(id, address, label, key) {
+/** @param {() => string} href @param {string} label @param {string} key */
+function promptLink(href, label, key) {
   const title = message("The same prompt, key {key}", { key });
-  const node = el("a", { class: "same-prompt", href: hrefOf(address, id), title }, label);
-  // The address may change after the link was created.
-  node.addEventListener("click", () => (node.href = hrefOf(address, id)));
+  const node = el("a", { class: "same-prompt", href: href(), title }, label);
+  // The address of the page, whose settings the link keeps, may change after it was created.
+  node.addEventListener("click", () => (node.href = href()));
   return node;
 }
 

@@ -2,11 +2,12 @@
 
 /** @import { ColumnData, PanelData } from "../shared/types.d.ts" */
 
+import { answerFigure } from "./grading.js";
 import { el } from "../shared/dom.js";
 import { exact, ordinal, written } from "../shared/format.js";
 import { marked, message, plural } from "../shared/words.js";
 
-/** Figures by importance; the line has the first six that are logged. */
+/** Figures by importance; the line has the first ones that are logged. */
 const FIRST = [
   "reward",
   "ref_reward",
@@ -22,6 +23,7 @@ const FIRST = [
   "response_chars",
   "kl_k3",
 ];
+/** Figures in the line, ground truth and final answer included. */
 const IN_LINE = 6;
 
 /** Logged strings that the line has, too. */
@@ -49,11 +51,17 @@ const LABELS = { finished: marked("Ended") };
  * @returns {{line: HTMLElement, rest: HTMLElement | null}}
  */
 export function stats(data, i, truth) {
+  const graded = [
+    truth && words("ground_truth", message("Ground truth"), truth),
+    answerFigure(data, i),
+  ].filter((figure) => figure instanceof Node);
   const known = knownFigures(data, i);
-  const first = known.toSorted((a, b) => importance(a) - importance(b)).slice(0, IN_LINE);
+  const room = IN_LINE - graded.length;
+  const first = known.toSorted((a, b) => importance(a) - importance(b)).slice(0, room);
   const others = known.filter((column) => !first.includes(column));
   const line = figureList(data, i, first, "line");
-  if (truth) line.children[0].after(words("ground_truth", message("Ground truth"), truth));
+  if (line.firstElementChild) line.firstElementChild.after(...graded);
+  else line.append(...graded);
   for (const { key, label, help } of data.columns) {
     const text = STRINGS.includes(key) ? data.strings?.[key]?.[i] : null;
     if (text) line.append(words(key, label, el("code", {}, text), help));

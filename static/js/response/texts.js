@@ -3,7 +3,7 @@
 import { difference } from "./diff.js";
 import { el } from "../shared/dom.js";
 import { written } from "../shared/format.js";
-import { mark } from "../shared/marks.js";
+import { mark, markQuote } from "../shared/marks.js";
 import { thinkingFolded } from "./conversation.js";
 import { marked, message } from "../shared/words.js";
 
@@ -25,23 +25,28 @@ const PARTS = [
 /** Maximum number of characters to show; longer texts are cut and get a button. */
 const MOST_CHARS = 6000;
 const MOST_PROMPT_CHARS = 900;
+/** The same for a response whose tokens follow: they have its whole text. */
+const MOST_REPEATED_CHARS = 1500;
 
 /**
  * @param {Texts} texts
  * @param {[string, string][]} turns chat turns of the prompt, [] if it has none
- * @param {{query: string, highlights: string[], titles?: Partial<Record<Key | "other", string>>}} marks texts to
- *   highlight, and headings of the texts if they are not the usual ones
+ * @param {{query: string, quote: string, highlights: string[], repeated: boolean,
+ *   titles?: Partial<Record<Key | "other", string>>}} how texts to highlight, a quote of the
+ *   response to show, whether the tokens of the response follow, and headings of the texts if they
+ *   are not the usual ones
  */
-export function textsSection(texts, turns, { query, highlights, titles = {} }) {
+export function textsSection(texts, turns, { query, quote, highlights, repeated, titles = {} }) {
   /** @type {Map<Key, Side>} */
   const sides = new Map();
+  const isSearched = `${query}${quote}` !== "";
   /** @type {HTMLElement[]} */
   const parts = [];
   for (const [key, title, look] of PARTS) {
     const text = texts[key];
     if (text === null) continue;
     const body = el("div", { class: "prose", dir: "auto" }, ...contentOf(key, text, turns));
-    const isCut = !query && isLong(key, text);
+    const isCut = !isSearched && text.length > mostChars(key, repeated);
     const summary = el("summary", {}, titles[key] ?? message(title));
     const properties = { open: true, class: look, "data-text": key };
     parts.push(el("details", properties, summary, body, isCut && shortened(body, text.length)));
@@ -64,12 +69,15 @@ export function textsSection(texts, turns, { query, highlights, titles = {} }) {
     const needles = highlights.map((text) => text.toLowerCase());
     if (response) mark("finding", response.body, needles);
   };
-  return { node, remark };
+  /** Marks the quote in the response. */
+  const cite = () => (response ? markQuote(response.body, quote) : false);
+  return { node, remark, cite };
 }
 
-/** @param {Key} key @param {string} text */
-function isLong(key, text) {
-  return text.length > (key === "prompt" ? MOST_PROMPT_CHARS : MOST_CHARS);
+/** @param {Key} key @param {boolean} repeated whether the tokens of the response follow */
+function mostChars(key, repeated) {
+  if (key === "prompt") return MOST_PROMPT_CHARS;
+  return key === "response" && repeated ? MOST_REPEATED_CHARS : MOST_CHARS;
 }
 
 /**

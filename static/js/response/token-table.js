@@ -105,7 +105,7 @@ export class TokenTable {
 
 /** @param {string[]} texts @param {Metric[]} metrics @param {Source} source @returns {Column[]} */
 function tokenColumns(texts, metrics, { values }) {
-  const common = { unit: "", group: "", help: "", shown: true };
+  const common = { unit: "", group: "", help: "", term: "", shown: true };
   return [
     {
       ...common,
@@ -128,6 +128,7 @@ function tokenColumns(texts, metrics, { values }) {
     ...metrics.map((metric) => ({
       ...common,
       ...metric,
+      term: `token.${metric.key}`,
       kind: "number",
       written: /** @type {const} */ ("number"),
       numbers: values(metric),

@@ -46,6 +46,8 @@ export class TokenText {
     /** @type {string[]} classes of each token that do not depend on its colour */
     this.kinds = [];
     this.at = -1;
+    /** @type {Span | null} tokens of a quote */
+    this.cited = null;
     this.node = el("div", { class: "token-text", role: "group", dir: "auto" });
     /** @type {Set<HTMLElement>} blocks of tokens that have no colours */
     this.grey = new Set();
@@ -172,6 +174,18 @@ export class TokenText {
       }
     });
     if (this.at >= 0) this.span(this.at).classList.add("at");
+    this.cite(this.cited);
+  }
+
+  /** Marks the tokens of a quote. @param {Span | null} cited */
+  cite(cited) {
+    this.cited = cited;
+    if (!cited) return;
+    for (let i = cited[0]; i < cited[1]; i += 1) {
+      const span = this.span(i);
+      span.classList.add("cited");
+      if (span.parentElement) span.parentElement.hidden = false;
+    }
   }
 
   /** @param {EventTarget | null} target @returns {number} index of the token, −1 if it is none */

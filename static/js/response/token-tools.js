@@ -79,7 +79,7 @@ export function legend(metric, scale, byStep) {
     : clip;
   const label = message("colours from {low} to {high}", { low, high });
   return [
-    el("strong", {}, metric.label),
+    el("strong", { "data-term": `token.${metric.key}` }, metric.label),
     el("span", { class: "ends" }, low),
     el("span", { class: "bins", role: "img", "aria-label": label }, ...bins),
     el("span", { class: "ends" }, withUnit(high, metric.unit)),

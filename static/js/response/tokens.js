@@ -5,6 +5,7 @@
 import { format } from "../shared/address.js";
 import { el } from "../shared/dom.js";
 import { precise, written } from "../shared/format.js";
+import { partsWithQuote } from "../shared/quote.js";
 import { linePlot } from "./line.js";
 import { promptTokens } from "./prompt-tokens.js";
 import { Scale, extremes, valuesOf } from "./metrics.js";
@@ -20,41 +21,52 @@ const LONG = 1500;
  * @typedef {object} Tokens what a response's tokens are
  * @property {import("../shared/data.js").TokenData} data
  * @property {number} n
- * @property {Metric[]} metrics
- * @property {string[]} nan labels of metrics that are NaN in every token of the page
  * @property {Turn[]} turns
- * @property {Span[]} given tokens that the policy did not sample
  */
 
 /**
  * @typedef {object} Page what views of tokens share
  * @property {import("../shared/address.js").Address} address
  * @property {import("../shared/tip.js").Tip} tip
- * @property {Map<string, Scale>} stepScales scales of the whole step
  */
+
+/** @type {WeakMap<import("../shared/data.js").TokenData, Map<string, Scale>>} */
+const scalesOfSteps = new WeakMap();
+
+/**
+ * Returns the scales of a whole step by metric, which all its responses share.
+ * @param {import("../shared/data.js").TokenData} data
+ */
+function stepScales(data) {
+  const scales = scalesOfSteps.get(data) ?? new Map();
+  scalesOfSteps.set(data, scales);
+  return scales;
+}
 
 export class TokenView {
   /** @param {HTMLElement} root @param {Tokens} tokens @param {Page} page */
-  constructor(root, { data, n, metrics, nan, turns, given }, { address, tip, stepScales }) {
+  constructor(root, { data, n, turns }, { address, tip }) {
     this.mounted = new AbortController();
     this.root = root;
     this.data = data;
     this.n = n;
     this.turns = turns;
-    this.given = given;
+    /** @type {Span[]} tokens that the policy did not sample */
+    this.given = data.given[n] ?? [];
     this.address = address;
     this.tip = tip;
-    this.stepScales = stepScales;
     /** @type {Map<string, Scale>} */
     this.ownScales = new Map();
     const [start, end] = /** @type {Span} */ (data.spans.get(n));
     this.start = start;
     this.end = end;
     this.texts = Array.from(data.ids.subarray(start, end), (id) => data.vocabulary[id]);
-    const { shown: offered, without } = this.withValues(metrics);
+    const { shown: offered, without } = this.withValues(data.metrics);
     this.metrics = offered;
     /** Labels of metrics without a value. */
-    this.withoutValues = [...without.map(({ label }) => label), ...nan];
+    this.withoutValues = [...without.map(({ label }) => label), ...data.nan];
+    /** @type {Span | null} tokens of the quote that the URL has */
+    this.cited = null;
     /** Index of the current token, −1 for none. */
     this.at = -1;
     this.byStep = false;
@@ -111,7 +123,7 @@ export class TokenView {
     };
     /** @param {number} i */
     const href = (i) => {
-      const named = { r: String(this.n), token: String(i) };
+      const named = { r: this.address.get("r") ?? String(this.n), token: String(i) };
       return format(this.address.path, new URLSearchParams(named));
     };
     return new TokenTable(this.texts, this.metrics, source, {
@@ -123,8 +135,10 @@ export class TokenView {
 
   /** Returns what is below each other in the view. */
   parts() {
+    const isPlain = !this.metrics.length;
+    const head = el("h3", {}, this.heading());
     /** @type {HTMLElement[]} */
-    const parts = [el("h3", {}, this.heading()), this.tools.node];
+    const parts = isPlain ? [head, withoutFigures()] : [head, this.tools.node];
     if (this.withoutValues.length) {
       const names = listed(this.withoutValues);
       const words = message("NaN or missing in all tokens: {names}.", { names });
@@ -135,6 +149,7 @@ export class TokenView {
       const texts = prompt.ids.map((id) => this.data.vocabulary[id]);
       parts.push(promptTokens(texts, prompt.count));
     }
+    if (isPlain) return [...parts, this.pair];
     // Readers would not find a plot below a long text.
     if (this.texts.length > LONG) parts.push(this.lines, this.table.node, this.pair);
     else parts.push(this.pair, this.lines, this.table.node);
@@ -178,7 +193,7 @@ export class TokenView {
 
   /** @param {Metric} metric @returns {Scale} */
   scale(metric) {
-    const scales = this.byStep ? this.stepScales : this.ownScales;
+    const scales = this.byStep ? stepScales(this.data) : this.ownScales;
     const known = scales.get(metric.key);
     if (known) return known;
     const all = /** @type {Float64Array} */ (valuesOf(this.data, metric.key));
@@ -200,6 +215,10 @@ export class TokenView {
 
   syncMetrics() {
     const { address } = this;
+    if (!this.metrics.length) {
+      if (!this.views.length) this.buildTexts();
+      return;
+    }
     const chosen = this.metric(address.get("metric"));
     const beside = address.get("b") ? this.metric(address.get("b")) : null;
     const byStep = address.get("scale") === "step";
@@ -215,18 +234,26 @@ export class TokenView {
   }
 
   buildTexts() {
-    this.views = this.shown.map(
-      () =>
-        new TokenText(this.texts, this.turns, this.given, {
-          pick: (i) => this.pick(i),
-          hover: (i, node) => this.describe(i, /** @type {HTMLElement} */ (node)),
-          leave: () => this.tip.hide(),
-        }),
-    );
+    const makeText = () =>
+      new TokenText(this.texts, this.turns, this.given, {
+        pick: (i) => this.pick(i),
+        hover: (i, node) => this.describe(i, /** @type {HTMLElement} */ (node)),
+        leave: () => this.tip.hide(),
+      });
     this.legends = this.shown.map(() => el("div", { class: "legend" }));
-    this.pair.replaceChildren(
-      ...this.views.map((text, k) => el("div", {}, this.legends[k], text.node)),
-    );
+    if (this.shown.length) {
+      this.views = this.shown.map(makeText);
+      this.pair.replaceChildren(
+        ...this.views.map((text, k) => el("div", {}, this.legends[k], text.node)),
+      );
+    } else {
+      const text = makeText();
+      text.colour(() => "");
+      text.node.setAttribute("aria-label", message("Tokens"));
+      this.views = [text];
+      this.pair.replaceChildren(text.node);
+    }
+    for (const text of this.views) text.cite(this.cited);
     // Until a token is selected, Tab reaches the first one.
     if (this.at < 0) for (const text of this.views) text.span(0).tabIndex = 0;
     else for (const text of this.views) text.select(this.at);
@@ -263,6 +290,12 @@ export class TokenView {
     const [first, second] = this.shown;
     if (second && second.unit === first.unit) return [this.shown];
     return this.shown.map((metric) => [metric]);
+  }
+
+  /** Marks the tokens of a quote. @param {string} quote */
+  cite(quote) {
+    this.cited = partsWithQuote(this.texts, quote);
+    for (const text of this.views) text.cite(this.cited);
   }
 
   /** Selects a token on the reader's request. @param {number} i */
@@ -313,6 +346,7 @@ export class TokenView {
   /** Goes to the next (1) or previous (−1) most extreme token of the metric. @param {number} way */
   jump(way) {
     const [metric] = this.shown;
+    if (!metric) return;
     const order = this.ranked.get(metric.key) ?? extremes(this.values(metric), metric);
     this.ranked.set(metric.key, order);
     if (!order.length) return;
@@ -366,6 +400,10 @@ export class TokenView {
         return null;
     }
   }
+}
+
+function withoutFigures() {
+  return el("p", { class: "note" }, message("No values of these tokens are logged."));
 }
 
 /** Creates the folded list of what metrics mean. @param {Metric[]} metrics */

@@ -2,6 +2,7 @@
  * Copies text to the clipboard, also without the clipboard API, as in some browsers on `file://`.
  */
 
+import { el } from "./dom.js";
 import { message } from "./words.js";
 
 /** @param {string} text @returns {Promise<boolean>} */
@@ -26,6 +27,23 @@ function copyBySelection(text) {
   return done;
 }
 
+/** Shows a text that the browser refused to copy, selected, so that a key copies it. @param {string} text */
+function showToCopy(text) {
+  const area = el("textarea", { readonly: true, rows: 12, "aria-label": message("Text to copy") });
+  area.value = text;
+  const dialog = el(
+    "dialog",
+    { class: "to-copy" },
+    el("p", {}, message("The browser refused to copy. The text is selected: copy it by hand.")),
+    area,
+    el("button", { type: "button", onclick: () => dialog.close() }, message("Close")),
+  );
+  dialog.addEventListener("close", () => dialog.remove());
+  document.body.append(dialog);
+  dialog.showModal();
+  area.select();
+}
+
 /**
  * Makes a button copy a text; its label confirms this briefly, also for screen readers.
  * @param {HTMLButtonElement} button
@@ -35,9 +53,12 @@ export function copies(button, text) {
   const label = button.textContent;
   button.setAttribute("aria-live", "polite");
   button.addEventListener("click", async () => {
-    button.textContent = (await copyText(text()))
-      ? message("Copied")
-      : message("The browser refused to copy");
+    const copied = text();
+    if (!(await copyText(copied))) {
+      showToCopy(copied);
+      return;
+    }
+    button.textContent = message("Copied");
     setTimeout(() => (button.textContent = label), 1500);
   });
 }

@@ -6,7 +6,7 @@ const MISSING_EXPONENT = -128;
 /** Powers of ten up to that of the largest exponent; parsed, as computed ones are not exact. */
 const POWERS = Float64Array.from({ length: 130 }, (_, i) => Number(`1e${i}`));
 
-/** Tokens and token figures of the responses of a page. */
+/** Tokens and token figures of the responses of a step. */
 export class TokenData {
   /**
    * @param {TokensHeader} header
@@ -18,6 +18,12 @@ export class TokenData {
     this.strings = header.raw;
     this.ids = ids;
     this.columns = columns;
+    /** Metrics on offer. */
+    this.metrics = header.metrics;
+    /** Labels of metrics that are NaN at every token. */
+    this.nan = header.nan ?? [];
+    /** n → spans of tokens that the policy did not sample. */
+    this.given = header.given ?? {};
     /** @type {Map<number, [number, number]>} n → start and end in ids */
     this.spans = new Map();
     let start = 0;

@@ -3,6 +3,46 @@
  * change rlreport/pages/page_data.py, not this file.
  */
 
+/** The rewards above a film strip. */
+export interface FilmCurveData {
+  low: number;
+  high: number;
+  means: [number, number][];
+  dots: [number, number][];
+  words: string;
+}
+
+/** A vertical rule through the rewards above a film strip. */
+export interface FilmRuleData {
+  step: number;
+  words: string;
+  colour: string;
+  dashed: boolean;
+}
+
+/** A film strip, drawn by `rlreport/draw/film_strip.py` and `prompts/film-strip.js`. */
+export interface FilmStripData {
+  title: string;
+  caption: string;
+  ends: [string, string] | null;
+  curve: FilmCurveData | null;
+  rules: FilmRuleData[];
+  rows: FilmRowData[];
+}
+
+/** An answer of a film strip. */
+export interface FilmRowData {
+  head: string;
+  about: string[];
+  above: string;
+  pieces: string[][];
+  bins: number[][];
+  cited: [number, number] | null;
+  step: number;
+  reward: number | null;
+  href: string | null;
+}
+
 /** A column of a list. */
 export interface ColumnData {
   key: string;
@@ -13,6 +53,19 @@ export interface ColumnData {
   hidden: boolean;
   written: "number" | "count" | "share";
   group: string;
+  term: string;
+  bad_end: "" | "low" | "high";
+  width: string;
+}
+
+/** A filter and a sort of a list, which one button applies. */
+export interface PresetData {
+  key: string;
+  label: string;
+  help: string;
+  sort: string;
+  ranges?: Record<string, [number | null, number | null]>;
+  words?: Record<string, string>;
 }
 
 /** A finding that cites a response. */
@@ -50,8 +103,13 @@ export interface TurnData {
 /** The conversations of responses, each by the response's n. */
 export interface ConversationData {
   conversation?: Record<string, TurnData[]>;
-  given?: Record<string, [number, number][]>;
   errors?: Record<string, string[]>;
+}
+
+/** How responses were graded, each by the response's n. */
+export interface GradingData {
+  judged?: Record<string, [string, string][]>;
+  answers?: Record<string, [string, number | null]>;
 }
 
 /** The groups of a step's responses. */
@@ -86,6 +144,8 @@ export interface PanelData {
   highlights: string[];
   conversation?: Record<string, TurnData[]>;
   errors?: Record<string, string[]>;
+  judged?: Record<string, [string, string][]>;
+  answers?: Record<string, [string, number | null]>;
   groups?: number[][];
   siblings?: Record<string, (number | null)[]>;
   right?: (number | null)[];
@@ -104,6 +164,8 @@ export interface StepTextsData {
   highlights: string[];
   conversation?: Record<string, TurnData[]>;
   errors?: Record<string, string[]>;
+  judged?: Record<string, [string, string][]>;
+  answers?: Record<string, [string, number | null]>;
   groups?: number[][];
   siblings?: Record<string, (number | null)[]>;
   right?: (number | null)[];
@@ -123,6 +185,8 @@ export interface RowsData {
   highlights: string[];
   conversation?: Record<string, TurnData[]>;
   errors?: Record<string, string[]>;
+  judged?: Record<string, [string, string][]>;
+  answers?: Record<string, [string, number | null]>;
   groups?: number[][];
   siblings?: Record<string, (number | null)[]>;
   right?: (number | null)[];
@@ -132,12 +196,10 @@ export interface RowsData {
   values: Record<string, (number | null)[]>;
   strings: Record<string, (string | null)[]>;
   ranks: Record<string, (number | null)[]>;
-  metrics: MetricData[];
-  nan?: string[];
   prompts?: number[];
-  given?: Record<string, [number, number][]>;
-  prefixes?: string[];
+  prefixes?: Record<string, string[]>;
   filters?: Record<string, string>;
+  presets?: PresetData[];
   advantage?: "logged";
   titles?: TitlesData;
 }
@@ -152,18 +214,45 @@ export interface RunListData {
   strings: Record<string, (string | null)[]>;
   texts: Record<string, (string | null)[]>;
   filters?: Record<string, string>;
+  presets?: PresetData[];
   address: string;
   prompt: string;
+}
+
+/** The shown responses to each prompt: `script.prompts-data`. */
+export interface PromptsData {
+  run: string;
+  prompts: number[];
+  sizes: number[];
+  step: number[];
+  n: number[];
+  reward: (number | null)[];
+  length: (number | null)[];
+  lengthLabel: string;
+  ratioHelp: string;
+  ratioUnit: string;
+  which: number[];
+  cited: Record<string, [string, number | null]>;
+  points: number[];
+  at: number[];
+  mean: (number | null)[];
+  low: number;
+  high: number;
+  rules: FilmRuleData[];
+  address: string;
+  all: string;
+  redacted: boolean;
 }
 
 /** What pages of steps say about the whole run: `data/run.js`. */
 export interface RunData {
   steps: number[];
-  findings: Record<string, string>;
+  tokens: number[];
   rewards: (number | null)[];
   prompts: Record<string, number[]>;
   href: string;
   prompt: string;
+  overpaid?: [number, number | null];
   live?: number;
   built?: string;
 }
@@ -175,9 +264,12 @@ export interface PromptTokens {
   ids: number[];
 }
 
-/** The header of a page's token values: `script.tokens-data`. */
+/** The header of a step's token values: `data/tokens/STEP.js`. */
 export interface TokensHeader {
   digits: number;
+  metrics: MetricData[];
+  nan?: string[];
+  given?: Record<string, [number, number][]>;
   n: number[];
   lengths: number[];
   text: string[];
@@ -189,4 +281,20 @@ export interface TokensHeader {
 /** The rows of a chart, as columns: `data` of the specification in `script.spec`. */
 export interface ChartRows {
   columns: Record<string, any[]>;
+}
+
+/** The cells of the map of prompts × steps, row by row: `script.map-data`. */
+export interface PromptMapData {
+  prompts: number[];
+  names: string[];
+  linked: number[];
+  low: number[];
+  high: number[];
+  count: number[];
+  value: (number | null)[];
+  measure: string;
+  training: number;
+  gap: number;
+  row: number;
+  address: string;
 }

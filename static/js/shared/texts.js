@@ -6,6 +6,7 @@
 
 import { unpack } from "./data.js";
 import { readJson } from "./dom.js";
+import { runScript } from "./scripts.js";
 
 /** @type {Promise<Record<string, string>> | null} */
 let loading = null;
@@ -20,20 +21,10 @@ function packedTexts() {
 
 async function load() {
   const src = document.body.dataset.texts;
-  const found = src ? await runScript(src) : readJson(document, "script.texts-data");
+  if (src) await runScript(src);
+  const found = src ? globalThis.rlreportTexts : readJson(document, "script.texts-data");
   if (!found) throw new Error("this report carries no texts for its list");
   return /** @type {Record<string, string>} */ (found);
-}
-
-/** @param {string} src @returns {Promise<Record<string, string> | undefined>} */
-function runScript(src) {
-  return new Promise((resolve, reject) => {
-    const script = document.createElement("script");
-    script.src = src;
-    script.addEventListener("load", () => resolve(globalThis.rlreportTexts));
-    script.addEventListener("error", () => reject(new Error(`${src} could not be loaded`)));
-    document.head.append(script);
-  });
 }
 
 /**

@@ -5,7 +5,14 @@ import type { ColumnData, RowsData, RunData } from "./page-data.d.ts";
 export type {
   BadgeData as Badge,
   ColumnData,
+  FilmCurveData as FilmCurve,
+  FilmRowData as FilmRow,
+  FilmRuleData as FilmRule,
+  FilmStripData as FilmStrip,
+  PromptsData,
   MetricData as Metric,
+  PromptMapData,
+  PresetData as Preset,
   RowsData,
   RunData,
   RunListData,
@@ -28,7 +35,7 @@ export type ListData = Pick<
 >;
 
 /** What the response panel reads: a step's rows, or its texts with figures from the run's list. */
-export type PanelData = Omit<RowsData, "run" | "metrics"> & Partial<Pick<RowsData, "metrics">>;
+export type PanelData = Omit<RowsData, "run">;
 
 /** Colours by the names of their design tokens, padding of charts, places of axes' titles. */
 export interface Look {
@@ -40,4 +47,6 @@ export interface Look {
 declare global {
   var rlreportSteps: RunData | null | undefined;
   var rlreportTexts: Record<string, string> | undefined;
+  var rlreportTokens: Record<string, string> | undefined;
+  var rlreportTerms: string | undefined;
 }

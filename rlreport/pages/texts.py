@@ -1,16 +1,20 @@
-"""The page of tokens and of texts that spread."""
+"""The page of texts that spread, and of tokens."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
+from urllib.parse import quote
 
+import numpy as np
 import pandas as pd
 
+from rlreport.check.spread_curves import TextSpread
 from rlreport.columns import TOKEN
 from rlreport.draw.chart import Chart
-from rlreport.pages.charts import drawn_charts
+from rlreport.pages.charts import drawn_charts, spreads_of
 from rlreport.pages.context import RunReport
 from rlreport.pages.page import Addresses, Page, has_responses
 from rlreport.pages.table import (
@@ -23,11 +27,19 @@ from rlreport.pages.table import (
 )
 from rlreport.read.rollouts import EDGE
 from rlreport.tables import Tables
+from rlreport.text.clean import shortened
 from rlreport.text.messages import message, plural, sentences, span
 
 TOKENS_SHOWN = 40
 # Minimum number of times a token must occur for a table of token means to list it
 LEAST_SUPPORT = 20
+
+# What the rankings of tokens need, as a line of Python that logs it
+_TOKEN_WRITER = (
+    'RolloutWriter("rollouts").write(step=step, prompt=prompt, response=response, reward=reward, '
+    "response_tokens=tokens, logprobs=logprobs, ref_logprobs=ref_logprobs)"
+)
+_NONE = Cell("–")
 
 Windows = tuple[tuple[int, int], tuple[int, int]]
 
@@ -109,20 +121,44 @@ _RANKINGS = (
 )
 
 _TOKEN = ColumnView("token", message("Token"), kind="token")
-_NGRAM = ColumnView("ngram", message("Text"), kind="token")
-_SHARE = message("share of responses that contain it")
+_TEXT = ColumnView("ngram", message("Text"), kind="token")
 _SPREAD = (
-    ColumnView("share_first", message("First steps"), help=_SHARE, written="share"),
-    ColumnView("share_last", message("Last steps"), help=_SHARE, written="share"),
+    ColumnView(
+        "first",
+        message("First"),
+        help=message(
+            "share of responses that contain it: the first level of its curve"
+        ),
+        written="share",
+        term="texts.first",
+    ),
+    ColumnView(
+        "peak",
+        message("Peak"),
+        help=message("share of responses that contain it: the highest level"),
+        written="share",
+        term="texts.peak",
+    ),
+    ColumnView("peak_at", message("Peak at"), kind="link"),
+    ColumnView(
+        "last",
+        message("Last"),
+        help=message("share of responses that contain it: the last level"),
+        written="share",
+        term="texts.last",
+    ),
+    ColumnView("last_at", message("Last at"), kind="link"),
     ColumnView(
         "z",
         "z",
         help=message("significance of the rise of its share, in standard errors"),
+        term="texts.z",
     ),
     ColumnView(
         "reward_lift",
         message("Reward lift"),
         help=message("gain over others in the step"),
+        term="texts.reward_lift",
     ),
 )
 _SEEN_IN = ColumnView(
@@ -131,35 +167,56 @@ _SEEN_IN = ColumnView(
     kind="link",
     help=message("a response that contains it"),
 )
+_SEARCH = ColumnView(
+    "search",
+    message("Responses with it"),
+    kind="link",
+    help=message("the list of responses, searched for the text"),
+)
+TEXT_SHOWN = 60  # Maximum number of characters of a text in the table
 
 
 @dataclass(frozen=True, slots=True)
-class TokensView:
-    """What the page of tokens shows."""
+class TextsView:
+    """What the page of texts shows."""
 
-    summary: str
+    summary: str  # what figures of texts and tokens are computed from
+    spread: str  # how many texts spread, and how many of them stay
     charts: Sequence[Chart]
-    ngrams: TableView | None  # texts that spread
+    texts: TableView | None  # texts that spread
+    tokens: str  # why there are no tables of tokens, "" if there are
+    advice: str  # a line of Python that would log tokens, "" if they are logged
     tables: list[TableView]  # rankings of tokens
 
 
-def tokens_view(report: RunReport, addresses: Addresses) -> TokensView:
-    """Return what the page of tokens shows; without token strings, only texts that spread."""
+def texts_view(report: RunReport, addresses: Addresses) -> TextsView:
+    """Return what the page of texts shows; without token strings, only texts that spread."""
     run = report.run
     tables = run.tables
-    spreading = run.spreading.table
+    rankings = list(_rankings(tables.tokens, run.windows, addresses))
+    spreads = spreads_of(report)
     missing = ""
     if tables.tokens.empty:
-        missing = message("The log has no token strings (response_tokens).")
-    return TokensView(
-        summary=sentences([missing, sampling_note(tables)]),
-        charts=drawn_charts(report).tokens,
-        ngrams=_spreading(spreading, addresses) if len(spreading) else None,
-        tables=list(_rankings(tables.tokens, run.windows, addresses)),
+        missing = message(
+            "The log has no token strings (response_tokens), so tokens are not compared. "
+            "Log them with:"
+        )
+    elif not rankings:
+        missing = message(
+            "The log has no log-probabilities of tokens, so they are not compared. Log them with:"
+        )
+    return TextsView(
+        summary=sampling_note(tables),
+        spread=_summary(list(spreads.values())),
+        charts=drawn_charts(report).texts,
+        texts=_spreading(report, addresses) if spreads else None,
+        tokens=missing,
+        advice=_TOKEN_WRITER if missing else "",
+        tables=rankings,
     )
 
 
-PAGE = Page("tokens", message("Tokens"), tokens_view, has_responses)
+PAGE = Page("texts", message("Texts"), texts_view, has_responses)
 
 
 def _rankings(
@@ -225,6 +282,11 @@ def _example(
     return Cell(text, float(step), href=href)
 
 
+def searchable(text: str) -> str:
+    """Normalize a text for searching, as the function of this name in ``list/query.js`` does."""
+    return re.sub(r"\s+", " ", text.lower())
+
+
 def sampling_note(tables: Tables) -> str:
     """Return a note if figures of texts use a sample, or cut long responses; "" otherwise."""
     notes = []
@@ -241,19 +303,108 @@ def sampling_note(tables: Tables) -> str:
     return sentences(notes)
 
 
-def _spreading(spreading: pd.DataFrame, addresses: Addresses) -> TableView:
-    """Return the table of texts that spread, each with its first example."""
+def _summary(spreads: Sequence[TextSpread]) -> str:
+    """Return how many texts spread, and how many of them died out."""
+    if not spreads:
+        return message("No text became far more frequent in the responses.")
+    spread = plural(
+        "{count} text became far more frequent.",
+        "{count} texts became far more frequent.",
+        len(spreads),
+    )
+    gone = sum(one.has_died_out for one in spreads)
+    if not gone:
+        return spread
+    died_out = plural(
+        "{count} of them died out before the end.",
+        "{count} of them died out before the end.",
+        gone,
+    )
+    return sentences([spread, died_out])
+
+
+def _spreading(report: RunReport, addresses: Addresses) -> TableView:
+    """Return the table of texts that spread, those that died out last."""
+    spreads = spreads_of(report)
+    table_of_run = report.run.spreading.table
+    # ``spreads`` lacks a text without a share at any step.
+    rows = table_of_run[table_of_run["ngram"].isin(spreads)]
+    gone = np.array([spreads[text].has_died_out for text in rows["ngram"]], bool)
+    rows = pd.concat([rows[~gone], rows[gone]])
+    curves = [spreads[text].curve for text in rows["ngram"]]
     examples = []
-    for references in map(list, spreading["examples"]):
-        if references:
-            step, n = references[0]
-            examples.append(_example(addresses, step, n))
-        else:
-            examples.append(Cell("–"))
+    searches = []
+    for text, kind, references in zip(
+        rows["ngram"], rows["kind"], rows["examples"], strict=True
+    ):
+        examples.append(_example(addresses, *references[0]) if references else _NONE)
+        searches.append(_search(report, addresses, text, kind, references))
     columns: Columns = {
-        _NGRAM: [Cell(text, text) for text in spreading["ngram"].astype(str)]
+        _TEXT: [
+            Cell(
+                shortened(text, TEXT_SHOWN),
+                text,
+                text if len(text) > TEXT_SHOWN else "",
+            )
+            for text in rows["ngram"]
+        ]
+    }
+    levels = {
+        "first": [curve.first for curve in curves],
+        "peak": [curve.highest for curve in curves],
+        "last": [curve.last for curve in curves],
     }
     for column in _SPREAD:
-        columns[column] = spreading[column.key]
+        level, _, at = column.key.partition("_")
+        if level not in levels:
+            columns[column] = rows[column.key]
+        elif at:
+            columns[column] = [_steps_cell(one.steps) for one in levels[level]]
+        else:
+            columns[column] = [one.value for one in levels[level]]
     columns[_SEEN_IN] = examples
-    return table("ngrams", message("Texts that spread through the responses"), columns)
+    columns[_SEARCH] = searches
+    badges = [[message("died out")] if is_gone else [] for is_gone in sorted(gone)]
+    return table(
+        "ngrams",
+        message("Texts that spread through the responses"),
+        columns,
+        badges=badges,
+        note=message(
+            "First, peak and last are levels of the curve: means over the steps beside them."
+        ),
+    )
+
+
+def _steps_cell(steps: tuple[int, int]) -> Cell:
+    first, _ = steps
+    return Cell(span(steps), float(first))
+
+
+def _search(
+    report: RunReport,
+    addresses: Addresses,
+    text: str,
+    kind: str,
+    references: Sequence[tuple[int, int]],
+) -> Cell:
+    """Return a link to the responses that contain a text.
+
+    There is none if the search would not find it, as it is the name of a structure, such as lists,
+    or has words between its own.
+    """
+    wanted = text.removesuffix("*") if kind == "stem" else text
+    places = report.run.tables.responses
+    rollouts = report.run.rollouts
+    for step, n in references:
+        is_example = (places["step"] == step) & (places["n"] == n)
+        row = int(np.flatnonzero(is_example)[0])
+        try:
+            (index,) = rollouts.indices([row])
+        except LookupError:
+            continue
+        response = rollouts.text("response", int(index)) or ""
+        if not report.run.options.redact and searchable(wanted) in searchable(response):
+            address = addresses.responses(f"q={quote(wanted, safe='')}&in=response")
+            return Cell(message("search"), wanted, href=address)
+    return _NONE

@@ -1,0 +1,261 @@
+"""The map of prompts × steps: which cells it has, and how it is drawn as SVG.
+
+A row is a prompt, a column one step or several, and the colour of a cell what the responses to the
+prompt earned there. The drawing has a path per colour, in which neighbouring cells of a row are one
+stroke: at most MOST_PROMPTS × MOST_COLUMNS strokes of about 8 bytes, so up to 240 kB; a run of 64
+prompts and 50 steps takes 10 to 25 kB.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from rlreport.draw.chart import drawable, evenly
+from rlreport.draw.direct import escaped
+from rlreport.draw.strips import Steps, rule_marks
+from rlreport.figures.grouped import ratio
+from rlreport.figures.ragged import Floats, Ints
+from rlreport.summarise.prompt_courses import Measure, PromptCourse, prompt_values
+from rlreport.tables import RowRole
+from rlreport.text.language import Language
+
+MOST_PROMPTS = 500
+MOST_COLUMNS = 60
+HEIGHT = 600  # of the map, in pixels, at most
+ROW_HEIGHT = 14  # of a row, at most
+GAP = 6  # between prompts of the training and those of validation
+# Colours of cells, from the lowest to the highest: the scale of tokens without its first colour,
+# which is that of a page, as are cells without a response
+COLOURS = tuple(f"seq-{number}" for number in range(2, 10))
+_CLIPPED = 0.02  # part of the cells at either end of the scale of rewards
+
+
+@dataclass(frozen=True, slots=True)
+class StepBins:
+    """The columns, each of ``width`` steps that are ``apart`` from each other."""
+
+    first: int
+    last: int  # of all steps
+    apart: int
+    width: int
+    count: int
+
+    def column(self, steps: Ints) -> Ints:
+        return (steps - self.first) // self.apart // self.width
+
+    def limits(self, column: int) -> tuple[int, int]:
+        """Return the first and the last step of a column."""
+        low = self.first + column * self.width * self.apart
+        return low, min(low + (self.width - 1) * self.apart, self.last)
+
+    @property
+    def extent(self) -> tuple[float, float]:
+        """Limits of the axis: a step lies in the middle of its cell."""
+        low = self.first - self.apart / 2
+        return low, low + self.count * self.width * self.apart
+
+
+def step_bins(steps: Ints) -> StepBins:
+    """Return at most MOST_COLUMNS columns of equally many steps; ``steps`` are not empty.
+
+    If a run logs every tenth step, these are its steps.
+    """
+    different = np.unique(steps)
+    first = int(different[0])
+    last = int(different[-1])
+    apart = int(np.gcd.reduce(np.diff(different))) if first < last else 1
+    slots = (last - first) // apart + 1
+    width = math.ceil(slots / MOST_COLUMNS)
+    return StepBins(first, last, apart, width, math.ceil(slots / width))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptMap:
+    """The cells of a map.
+
+    Attributes:
+        prompts: ids of the prompts of its R rows.
+        validation: number of these, the last ones, that are of validation.
+        of: number of all prompts that were seen at several steps.
+        bins: its C columns.
+        count: number of responses in each cell, int64 (R, C).
+        total: sum of their values, (R, C).
+        measure: what the values are.
+    """
+
+    prompts: list[int]
+    validation: int
+    of: int
+    bins: StepBins
+    count: Ints
+    total: Floats
+    measure: Measure
+
+    @property
+    def means(self) -> Floats:
+        """The mean of each cell, NaN without a response."""
+        means = ratio(self.total.ravel(), self.count.ravel())
+        return means.reshape(self.count.shape)
+
+    @property
+    def row_height(self) -> int:
+        """Height of a row in pixels."""
+        return max(1, min(ROW_HEIGHT, HEIGHT // len(self.prompts)))
+
+    @property
+    def gap(self) -> int:
+        """Pixels between the prompts of the training and those of validation, 0 without both."""
+        return GAP if 0 < self.validation < len(self.prompts) else 0
+
+    @property
+    def height(self) -> int:
+        """Height of all rows in pixels."""
+        return self.row_height * len(self.prompts) + self.gap
+
+
+def prompt_map(responses: pd.DataFrame, prompts: pd.DataFrame) -> PromptMap | None:
+    """Return the map of the prompts that were seen at several steps, None without any.
+
+    Prompts whose mean rose most from the first to the last third of their steps are above, then
+    those whose mean is higher. Of more than MOST_PROMPTS, those at even distances in this order are
+    shown, so that the shares of what they did are those of all. Prompts of validation come last.
+    """
+    recurring = prompts[prompts["course"] != PromptCourse.NONE]
+    if recurring.empty:
+        return None
+    rows = _rows(recurring)
+    ids = rows["prompt_id"].to_numpy(np.int64)
+    values = prompt_values(responses)
+    # The row of each response, −1 if its prompt has none
+    place = pd.Series(np.arange(len(ids)), ids).reindex(values.prompt)
+    row = place.fillna(-1).to_numpy(np.int64)
+    value = drawable(values.value)
+    chosen = (row >= 0) & np.isfinite(value)
+    bins = step_bins(values.step[row >= 0])
+    cell = row[chosen] * bins.count + bins.column(values.step[chosen])
+    size = len(ids) * bins.count
+    shape = (len(ids), bins.count)
+    count = np.bincount(cell, minlength=size).reshape(shape)
+    sums = np.bincount(cell, value[chosen], minlength=size)
+    total = np.asarray(sums, np.float64).reshape(shape)
+    return PromptMap(
+        prompts=ids.tolist(),
+        validation=int((rows["validation"] == RowRole.VALIDATION).sum()),
+        of=len(recurring),
+        bins=bins,
+        count=count,
+        total=total,
+        measure=values.measure,
+    )
+
+
+def _rows(recurring: pd.DataFrame) -> pd.DataFrame:
+    """Return the prompts of the map in its order, see ``prompt_map``."""
+    early = drawable(recurring["early"].to_numpy(np.float64))
+    late = drawable(recurring["late"].to_numpy(np.float64))
+    ranked = recurring.assign(change=late - early, level=late / 2 + early / 2)
+    ranked = ranked.sort_values(
+        ["validation", "change", "level", "prompt_id"],
+        ascending=[True, False, False, True],
+    )
+    return ranked.iloc[evenly(len(ranked), MOST_PROMPTS)]
+
+
+class Scale(NamedTuple):
+    """The ends of the scale of colours, and whether means of cells are beyond them."""
+
+    low: float
+    high: float
+    is_clipped: bool
+
+    def parts(self, means: Floats) -> Floats:
+        """Return how far along the scale means are, 0 to 1; in the middle if all are equal."""
+        if self.low == self.high:
+            return np.where(np.isfinite(means), 0.5, np.nan)
+        # Divided first: the range of large rewards may be infinite.
+        half_range = self.high / 2 - self.low / 2
+        return np.clip((means / 2 - self.low / 2) / half_range, 0, 1)
+
+
+def scale_of(drawn: PromptMap) -> Scale:
+    """Return the scale of a map: from 0 to 1 of shares, else that of most cells."""
+    if drawn.measure == "solved":
+        return Scale(0.0, 1.0, is_clipped=False)
+    means = drawn.means[drawn.count > 0]
+    least = float(means.min(initial=np.inf))
+    most = float(means.max(initial=-np.inf))
+    if not least < most:  # equal, or no value that can be drawn
+        level = least if least == most else 0.0
+        return Scale(level, level, is_clipped=False)
+    low, high = np.quantile(means, [_CLIPPED, 1 - _CLIPPED]).tolist()
+    if not low < high:
+        low = least
+        high = most
+    return Scale(low, high, is_clipped=least < low or most > high)
+
+
+def colour_indices(drawn: PromptMap) -> Ints:
+    """Return the index in COLOURS of each cell, −1 without a response; int64 (R, C)."""
+    parts = scale_of(drawn).parts(drawn.means)
+    places = np.rint(parts * (len(COLOURS) - 1))
+    return np.where(np.isfinite(places), places, -1).astype(np.int64)
+
+
+def cells_on_page(
+    drawn: PromptMap, steps: Steps, description: str, language: Language
+) -> str:
+    """Return the map as SVG, as wide as its column, with the rules of ``steps``."""
+    indices = colour_indices(drawn)
+    training = len(drawn.prompts) - drawn.validation
+    parts = []
+    for start, end in ((0, training), (training, len(drawn.prompts))):
+        if start < end:
+            top = start * drawn.row_height + (drawn.gap if start else 0)
+            parts.append(_block(indices[start:end], top, drawn.row_height))
+    return (
+        f'<svg width="100%" height="{drawn.height}" role="img" fill="none" '
+        f'aria-label="{escaped(description, language)}">{"".join(parts)}'
+        f"{rule_marks(steps, drawn.height)}</svg>"
+    )
+
+
+def _block(indices: Ints, top: int, row_height: int) -> str:
+    """Return rows of cells, ``top`` pixels below the upper edge."""
+    rows, columns = indices.shape
+    paths = _paths(indices)
+    return (
+        f'<svg y="{top}" width="100%" height="{rows * row_height}" viewBox="0 0 {columns} {rows}" '
+        f'preserveAspectRatio="none" shape-rendering="crispEdges">{paths}</svg>'
+    )
+
+
+def _paths(indices: Ints) -> str:
+    """Return a path per colour; neighbouring cells of a colour in a row are one stroke."""
+    columns = indices.shape[1]
+    flat = indices.ravel()
+    is_start = np.ones(len(flat), bool)
+    is_start[1:] = flat[1:] != flat[:-1]
+    is_start[::columns] = True  # a row begins
+    starts = np.flatnonzero(is_start)
+    lengths = np.diff(starts, append=len(flat))
+    paths = []
+    for index, colour in enumerate(COLOURS):
+        own = flat[starts] == index
+        if not own.any():
+            continue
+        y, x = np.divmod(starts[own], columns)
+        length = lengths[own]
+        # Relative moves are shorter: from the end of the stroke before
+        dx = np.diff(x, prepend=0)
+        dx[1:] -= length[:-1]
+        dy = np.diff(y, prepend=0)
+        moves = np.column_stack([dx, dy, length]).tolist()
+        strokes = "".join(f"m{right} {down}h{along}" for right, down, along in moves)
+        # Strokes are one row high, and lie in its middle.
+        paths.append(f'<path stroke="var(--{colour})" d="M0 .5{strokes}"/>')
+    return "".join(paths)
