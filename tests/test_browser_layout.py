@@ -1,6 +1,7 @@
 """The layout of whole pages: no text lies over another, or is cut without showing it."""
 
 import random
+import re
 from pathlib import Path
 from typing import Any
 
@@ -158,3 +159,31 @@ def test_a_number_too_long_for_its_cell_ends_in_an_ellipsis_and_shows_on_hover(
         box = "cell => [cell.scrollWidth > cell.clientWidth, getComputedStyle(cell).textOverflow]"
         assert cell.evaluate(box) == [True, "ellipsis"]
         assert exact
+
+
+def test_a_phone_shows_the_texts_of_extreme_responses_and_of_a_prompts_answers(
+    browser: Browser, hacking: Path
+) -> None:
+    phone = {"width": 390, "height": 900}
+    for name, hash_, table in (
+        ("index.html", "", '[data-table="extremes"]'),
+        ("prompts.html", "#p=0", ".answers"),
+    ):
+        with visiting(browser, hacking / name, hash_, viewport=phone) as page:
+            box = page.locator(f"{table} .scroll")
+            box.wait_for()
+            assert box.evaluate("box => box.scrollWidth <= box.clientWidth")
+            texts = page.locator(f"{table} td.text:last-child:visible")
+            assert texts.count() > 3
+            assert texts.first.evaluate("cell => cell.clientWidth") > 120
+
+
+def test_a_response_that_is_extreme_in_many_ways_has_one_row(
+    browser: Browser, hacking: Path
+) -> None:
+    with visiting(browser, hacking / "index.html") as page:
+        links = page.locator('[data-table="extremes"] td:first-child a').all()
+        places = [link.get_attribute("href") for link in links]
+        assert len({place.split("&")[0] for place in places if place}) == len(links)
+        names = [link.inner_text() for link in links]
+        assert any(re.fullmatch(r"Highest reward: [\d.]+; .*", name) for name in names)

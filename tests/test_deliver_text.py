@@ -143,6 +143,21 @@ def test_a_response_that_is_extreme_in_many_ways_is_folded_once(written):
     assert any(";" in summary for summary in summaries)
 
 
+def test_the_words_of_a_picture_have_one_full_stop_after_a_title_that_is_a_sentence(
+    tmp_path,
+):
+    rows = []
+    for step, prompt, answer in product(range(20), range(4), range(4)):
+        reward = answer % 2 if prompt == 0 else 0
+        rows.append(row(step, prompt=f"prompt {prompt}", reward=reward))
+    log = write(tmp_path / "log.jsonl", rows)
+    rlreport.build(log, tmp_path / "run.md", workers=1)
+    words = re.findall(r"!\[(.*)\]", (tmp_path / "run.md").read_text("utf-8"))
+    groups = [text for text in words if text.startswith("Groups: ")]
+    assert len(groups) == 1
+    assert ".. " not in groups[0] and ". all wrong: " in groups[0]
+
+
 @pytest.mark.untraced
 def test_it_stays_below_sixty_thousand_characters(tmp_path):
     rows = hostile_rows(steps=100, each=1)

@@ -25,6 +25,7 @@ from rlreport.errors import OutputError, UsageError
 from rlreport.system.own_output import MARKS, pictures_of
 from rlreport.text.clean import printable, shortened
 from rlreport.text.language import Language
+from rlreport.text.messages import clause
 
 if TYPE_CHECKING:
     import jinja2
@@ -205,7 +206,7 @@ def _decimal(value: float) -> str:
 
 @lru_cache(maxsize=8)
 def _environment(language: Language) -> jinja2.Environment:
-    """Return the Jinja environment whose filters are the functions of this module, by name."""
+    """Return the Jinja environment whose filters are functions by their names."""
     from rlreport.pages.html import environment
 
     # A copy: templates of HTML keep their own filters.
@@ -215,6 +216,7 @@ def _environment(language: Language) -> jinja2.Environment:
         text_with_code,
         number,
         code,
+        clause,
         code_cell,
         fenced,
         mermaid,

@@ -11,31 +11,30 @@ from rlreport.pages.listed import PROMPT_TEXT, RESPONSE_TEXT, listed_prompt
 from rlreport.pages.page import Addresses
 from rlreport.pages.plan import TOOL_ERRORS, Extreme, extremes
 from rlreport.pages.redact import redacted, response_numbers
-from rlreport.pages.table import (
-    Cell,
-    ColumnView,
-    TableView,
-    name_cell,
-    number_cell,
-    table,
-)
+from rlreport.pages.table import ColumnView, TableView, name_cell, table
 from rlreport.read.rollouts import Rollout
 from rlreport.text.clean import shortened
-from rlreport.text.messages import message, plural, with_unit
+from rlreport.text.messages import clauses, message, plural, with_unit
+from rlreport.text.numbers import written
 
 SNIPPET_CHARS = 400  # Maximum characters of a prompt or response in tables
-_WHICH = ColumnView("which", message("Which"), kind="link")
+_EXTREME = ColumnView("extreme", message("Extreme"), kind="text")
 
 
 class ExtremeResponse(NamedTuple):
-    """An extreme, and the response that it is about."""
+    """A response, and the extremes that it is."""
 
-    extreme: Extreme
+    extremes: list[Extreme]
     rollout: Rollout
 
     @property
-    def value(self) -> Cell:
-        return number_cell(self.extreme.value, RESPONSE[self.extreme.metric].kind)
+    def words(self) -> str:
+        """Return the extremes with their values: "Highest reward: 1.2; longest: 812 tokens"."""
+        named = [
+            message("{name:lower}: {value}", name=one.label, value=_value(one))
+            for one in self.extremes
+        ]
+        return message("{one:capital}", one=clauses(named))
 
 
 def extreme_responses(report: RunReport) -> list[ExtremeResponse]:
@@ -44,8 +43,11 @@ def extreme_responses(report: RunReport) -> list[ExtremeResponse]:
 
 def _extreme_responses(report: RunReport) -> list[ExtremeResponse]:
     found = extremes(report.run.tables.responses)
-    by_row = responses_of(report, [extreme.row for extreme in found])
-    return [ExtremeResponse(extreme, by_row[extreme.row]) for extreme in found]
+    by_row: dict[int, list[Extreme]] = {}
+    for extreme in found:
+        by_row.setdefault(extreme.row, []).append(extreme)
+    rollouts = responses_of(report, by_row)
+    return [ExtremeResponse(those, rollouts[row]) for row, those in by_row.items()]
 
 
 def responses_of(report: RunReport, rows: Iterable[int]) -> dict[int, Rollout]:
@@ -68,8 +70,7 @@ def shown_responses(report: RunReport) -> int:
     """Return how many responses have their text on pages of steps or, without any, the overview."""
     if report.step_pages:
         return sum(map(len, report.shown_rows))
-    rollouts = [one.rollout for one in extreme_responses(report)]
-    return len({(rollout.step, rollout.n) for rollout in rollouts})
+    return len(extreme_responses(report))
 
 
 def extremes_table(
@@ -82,34 +83,35 @@ def extremes_table(
         "extremes",
         message("Extreme responses of the run"),
         {
-            _WHICH: [Cell(one.extreme.label, one.extreme.label) for one in found],
-            ColumnView("value", message("Extreme")): map(_value_cell, found),
+            _EXTREME: [one.words for one in found],
             ColumnView("step", message("Step")): [name_cell(r.step) for r in rollouts],
             PROMPT_TEXT: [listed_prompt(r, prefixes, SNIPPET_CHARS) for r in rollouts],
             RESPONSE_TEXT: [
                 shortened(r.response, SNIPPET_CHARS) or empty for r in rollouts
             ],
         },
-        ids=[f"{r.step}-{r.n}-{extreme.metric}" for extreme, r in found],
+        ids=[f"{r.step}-{r.n}" for r in rollouts],
         hrefs=[_address(one, addresses) for one in found],
     )
 
 
-def _value_cell(one: ExtremeResponse) -> Cell:
+def _value(extreme: Extreme) -> str:
     """Return the value with its unit, such as "812 tokens"."""
-    unit = RESPONSE[one.extreme.metric].unit
-    if one.value.text == "1" and unit == "tokens":  # not "1 tokens"
-        return one.value._replace(text=plural("{count} token", "{count} tokens", 1))
-    return one.value._replace(text=with_unit(one.value.text, unit))
+    column = RESPONSE[extreme.metric]
+    text = written(extreme.value, column.kind)
+    if text == "1" and column.unit == "tokens":  # not "1 tokens"
+        return plural("{count} token", "{count} tokens", 1)
+    return with_unit(text, column.unit)
 
 
 def _address(one: ExtremeResponse, addresses: Addresses) -> str | None:
     """Return the address of an extreme response, at the token or turn that it is about."""
-    is_tool_error = one.extreme.metric == TOOL_ERRORS
+    first = next((e for e in one.extremes if e.token is not None), one.extremes[0])
+    is_tool_error = first.metric == TOOL_ERRORS
     return addresses.response(
         one.rollout.step,
         one.rollout.n,
-        token=one.extreme.token,
+        token=first.token,
         # "error" opens the panel at the first turn with an error.
         turn="error" if is_tool_error else None,
     )

@@ -107,13 +107,6 @@ class Line(NamedTuple):
     course: Course
 
 
-class ExtremeText(NamedTuple):
-    """A response, and the extremes that it is."""
-
-    labels: list[str]
-    rollout: Rollout
-
-
 class RunSummary:
     """The summary of a run's report."""
 
@@ -170,7 +163,8 @@ class RunSummary:
         """Return what ``markdown.md`` shows besides ``view``, as much of it as ``detail`` says."""
         figures = self.view.figures
         extremes = extreme_responses(self.report)[: detail.examples]
-        texts = _by_response(extremes, self.report.shared.prefixes)
+        prefixes = self.report.shared.prefixes
+        texts = [_with_short_prompt(one, prefixes) for one in extremes]
         return {
             "author_notes": self.report.run.author_notes,
             "quotes": self.report.run.quotes,
@@ -192,25 +186,14 @@ class RunSummary:
         ]
 
 
-def _by_response(
-    extremes: Sequence[ExtremeResponse], prefixes: Sequence[str]
-) -> list[ExtremeText]:
-    """Return each response once, with all that it is an extreme of.
-
-    ``prefixes``: beginnings that most prompts share, which are hidden.
-    """
-    by_response: dict[tuple[int, int], ExtremeText] = {}
-    for one in extremes:
-        rollout = one.rollout
-        place = (rollout.step, rollout.n)
-        if place not in by_response:
-            prompt = listed_prompt(rollout, prefixes)
-            if prompt.shared:
-                rollout = replace(rollout, prompt=prompt.brief)
-            by_response[place] = ExtremeText([], rollout)
-        label = message("{name}: {value}", name=one.extreme.label, value=one.value.text)
-        by_response[place].labels.append(label)
-    return list(by_response.values())
+def _with_short_prompt(
+    one: ExtremeResponse, prefixes: Sequence[str]
+) -> tuple[str, Rollout]:
+    """Return what a response is, and it without the beginning that most prompts share."""
+    prompt = listed_prompt(one.rollout, prefixes)
+    if not prompt.shared:
+        return one.words, one.rollout
+    return one.words, replace(one.rollout, prompt=prompt.brief)
 
 
 def _short_table(table: TableView, most: int) -> TableView:

@@ -185,7 +185,8 @@ def _lower(value: object) -> str:
     return text if is_abbreviation else text[:1].lower() + text[1:]
 
 
-def _clause(text: object) -> str:
+def clause(text: object) -> str:
+    """Return a text without the full stop at its end."""
     return str(text).removesuffix(".").removesuffix("。")
 
 
@@ -231,5 +232,5 @@ _FORMS: dict[str, Callable[[object], str]] = {
     "quoted": quoted,
     "capital": _capital,
     "lower": _lower,
-    "clause": _clause,
+    "clause": clause,
 }
