@@ -160,6 +160,9 @@ def test_a_quote_of_a_text_that_is_not_kept_says_so():
     ("written", "quotes"),
     [
         ('response:1/2 "a"', [(1, 2, "a")]),
+        ('response:-5/2 "a"', [(-5, 2, "a")]),
+        ('["a"](response:-5/2)', [(-5, 2, "a")]),
+        ('response:5/-2 "a"', []),
         ("见response:1/2「好」。", [(1, 2, "好")]),
         ("response:1/2: «a b»", [(1, 2, "a b")]),
         ("[„a“](response:1/2)", [(1, 2, "a")]),

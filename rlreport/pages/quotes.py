@@ -31,7 +31,7 @@ _BLANKS = re.compile(
 )
 # Opening -> closing quotation marks
 _MARKS = {"“": "”", '"': '"', "„": "“”", "«": "»", "「": "」", "『": "』"}
-_PLACE = r"response:(?P<step>\d{1,18})/(?P<n>\d{1,18})"
+_PLACE = r"response:(?P<step>-?\d{1,18})/(?P<n>\d{1,18})"
 # ``[“quote”](response:58/1)``, with the place alone or in angle brackets
 _LINKED = re.compile(
     r"\[\s*(?P<shown>"
