@@ -43,11 +43,12 @@ def prompts_data(report: RunReport, addresses: Addresses) -> PromptsData:
     steps = run.tables.steps["step"]
     low = float(steps.iloc[0])
     high = float(steps.iloc[-1])
-    lengths = responses[length].to_numpy(np.float64)
     cited = {
         f"{step}-{n}": (one.finding, one.token)
         for (step, n), one in citations_of(run.verdict).items()
     }
+    lengths = _rounded(responses[length].to_numpy(np.float64)[answers.rows])
+    mean = _rounded(means["reward"].to_numpy(np.float64))
     return {
         "run": run.title,
         "prompts": ids,
@@ -55,7 +56,7 @@ def prompts_data(report: RunReport, addresses: Addresses) -> PromptsData:
         "step": answers.steps,
         "n": answers.numbers,
         "reward": _rounded(answers.rewards),
-        "length": _rounded(lengths[answers.rows]),
+        "length": lengths,
         "lengthLabel": RESPONSE[length].label,
         "ratioHelp": LOG_RATIO.help,
         "ratioUnit": LOG_RATIO.unit,
@@ -63,7 +64,7 @@ def prompts_data(report: RunReport, addresses: Addresses) -> PromptsData:
         "cited": cited,
         "points": _sizes(means["prompt_id"].to_numpy(), ids),
         "at": means["step"].to_numpy(),
-        "mean": _rounded(means["reward"].to_numpy(np.float64)),
+        "mean": mean,
         "low": low,
         "high": high,
         "rules": film_rules(report, low, high),
