@@ -1,6 +1,7 @@
 """What a judge wrote, and the final answer of a response: kept, bounded, and in the panel."""
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,13 @@ def test_a_field_is_known_by_its_name_to_be_a_judges(name):
 )
 def test_other_fields_are_not(name):
     assert not is_judges(name)
+
+
+def test_long_names_cost_nothing():
+    assert is_judges(f"{'x' * 180}_judge_prompt")
+    before = time.perf_counter()
+    assert not is_judges("rm" * 50_000)
+    assert time.perf_counter() - before < 0.1
 
 
 def test_what_is_kept_of_a_judge_is_bounded():

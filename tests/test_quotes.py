@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 import subprocess
+import time
 from html import unescape
 from pathlib import Path
 from urllib.parse import unquote
@@ -15,7 +16,7 @@ from playwright.sync_api import ViewportSize
 import rlreport
 from rlreport.pages.author_notes import quotes_of, render_notes
 from rlreport.pages.page import MOST_QUOTED, Addresses
-from rlreport.pages.quotes import MOST_CHARS, Quote, holds_quote
+from rlreport.pages.quotes import MOST_CHARS, Quote, holds_quote, linked_quotes
 from tests.browser import serious, until, visiting
 from tests.forms import FORMS, everything
 from tests.hostile import MARK, STRINGS
@@ -159,6 +160,9 @@ def test_a_quote_of_a_text_that_is_not_kept_says_so():
     ("written", "quotes"),
     [
         ('response:1/2 "a"', [(1, 2, "a")]),
+        ('response:-5/2 "a"', [(-5, 2, "a")]),
+        ('["a"](response:-5/2)', [(-5, 2, "a")]),
+        ('response:5/-2 "a"', []),
         ("见response:1/2「好」。", [(1, 2, "好")]),
         ("response:1/2: «a b»", [(1, 2, "a b")]),
         ("[„a“](response:1/2)", [(1, 2, "a")]),
@@ -171,6 +175,8 @@ def test_a_quote_of_a_text_that_is_not_kept_says_so():
         ("`response:1/2 “a”`", []),
         ("    response:1/2 “a”", []),
         ("```\nresponse:1/2 “a”\n```", []),
+        ("```` ` response:1/2 “a” ````", []),
+        ("`` response:1/2 “a” `", [(1, 2, "a")]),
         ("[“a”](step:1)", []),
         ("[a](response:1/2)", []),
         ("response:1 “a”", []),
@@ -213,6 +219,14 @@ def test_a_long_quote_has_a_short_address():
 def test_no_notes_take_long():
     for text in ("[“" * 32_000, 'response:1/2 "' * 4_500, "`response:1/1 “" * 4_000):
         assert len(render_notes(text).html) < 2_000_000
+
+
+def test_runs_of_backticks_are_read_in_linear_time():
+    by_length = "".join("`" * length + "a" for length in range(1, 346))
+    for text in ("`" * 60_000, f"{'`' * 60_000}a", by_length, "a`" * 30_000):
+        before = time.perf_counter()
+        assert linked_quotes(text) == text
+        assert time.perf_counter() - before < 1
 
 
 def test_python_and_the_browser_find_the_same_quotes():
