@@ -231,6 +231,26 @@ def test_a_link_shows_a_token_and_its_figures_whole(browser, tmp_path):
                 assert box["y"] + box["height"] <= size["height"]
 
 
+def test_a_link_shows_the_figures_of_a_token_below_it(browser, tmp_path):
+    step = write_step(tmp_path, Made(responses=30, with_tokens=2, tokens=600))
+    low = {"width": 1400, "height": 1000}
+    token = ".token-text .t.at"
+    with visiting(browser, step, "#r=1", viewport=low) as page:
+        page.wait_for_selector(".token-text .t")
+        # A token that is in sight, with little room below it
+        near = """() => [...document.querySelectorAll(".token-text .t")]
+            .findIndex(span => span.getBoundingClientRect().bottom > innerHeight - 140)"""
+        index = page.evaluate(near)
+    assert index > 0
+    with visiting(browser, step, f"#r=1&token={index}", viewport=low) as page:
+        page.wait_for_selector(token)
+        rest(page, 100)
+        box = box_of(page.locator(token))
+        tip = box_of(page.locator(".tip:not([hidden])"))
+        assert tip["y"] >= box["y"] + box["height"]
+        assert tip["y"] + tip["height"] <= low["height"]
+
+
 def test_a_link_to_a_response_that_is_not_shown_says_so(browser, tmp_path):
     step = write_step(tmp_path, Made(responses=30, with_tokens=2, tokens=20))
     with visiting(browser, step, "#r=999") as page:

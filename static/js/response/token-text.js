@@ -206,9 +206,10 @@ export class TokenText {
   /**
    * Marks token i as the current one, the only one that Tab reaches; arrow keys move from it.
    * @param {number} i
-   * @param {{focus?: boolean, describedBy?: string}} [how]
+   * @param {{focus?: boolean, describedBy?: string, room?: number}} [how] `room`: pixels that
+   *   are to be free below the token
    */
-  select(i, { focus = false, describedBy = "" } = {}) {
+  select(i, { focus = false, describedBy = "", room } = {}) {
     if (this.at >= 0) {
       const before = this.span(this.at);
       before.classList.remove("at");
@@ -222,7 +223,7 @@ export class TokenText {
     span.tabIndex = 0;
     if (describedBy) span.setAttribute("aria-describedby", describedBy);
     if (focus) span.focus({ preventScroll: true });
-    reveal(span);
+    reveal(span, room);
   }
 
   /**
@@ -286,22 +287,26 @@ export function kindOf(text) {
   return text.length > 1 && text.startsWith(" ") ? "t lead" : "t";
 }
 
-/** Space in pixels below a token for its tooltip, and above it for sticky controls. */
-const ROOM_PX = 96;
+/** Space in pixels above a token, for sticky controls, and the least below it. */
+const ROOM_PX = { above: 96, below: 48 };
 
-/** Scrolls to a token, in the page and in every scrollable element. @param {HTMLElement} span */
-function reveal(span) {
+/**
+ * Scrolls to a token, in the page and in every scrollable element.
+ * @param {HTMLElement} span
+ * @param {number} [below] space below it
+ */
+function reveal(span, below = ROOM_PX.below) {
   // The browser estimates heights of blocks that are not visible, so scroll several times.
-  for (let turn = 0; turn < 3 && !inSight(span); turn += 1)
+  for (let turn = 0; turn < 3 && !inSight(span, below); turn += 1)
     span.scrollIntoView({ block: "center", inline: "nearest" });
 }
 
-/** @param {HTMLElement} span */
-function inSight(span) {
+/** @param {HTMLElement} span @param {number} below */
+function inSight(span, below) {
   const { top, bottom } = span.getBoundingClientRect();
   const box = span.closest(".response")?.getBoundingClientRect();
   return (
-    top >= Math.max(0, box?.top ?? 0) + ROOM_PX &&
-    bottom <= Math.min(innerHeight, box?.bottom ?? innerHeight) - ROOM_PX / 2
+    top >= Math.max(0, box?.top ?? 0) + ROOM_PX.above &&
+    bottom <= Math.min(innerHeight, box?.bottom ?? innerHeight) - below
   );
 }

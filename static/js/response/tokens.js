@@ -16,6 +16,8 @@ import { listed, message, withUnit } from "../shared/words.js";
 
 /** With more tokens than this, the text is below the plot and the table. */
 const LONG = 1500;
+/** Space in pixels for the tooltip below a token that a link opens. */
+const ROOM_FOR_TIP_PX = 280;
 
 /**
  * @typedef {object} Tokens what a response's tokens are
@@ -209,8 +211,8 @@ export class TokenView {
     if (token === null) return;
     const last = this.texts.length - 1;
     const wanted = Math.max(0, Math.min(last, Number(token) || 0));
-    // Show the tooltip of a token that the URL names.
-    if (wanted !== this.at) this.select(wanted, true);
+    // Show the tooltip of a token that the URL names: below it, not over the text that leads to it.
+    if (wanted !== this.at) this.select(wanted, true, ROOM_FOR_TIP_PX);
   }
 
   syncMetrics() {
@@ -304,14 +306,14 @@ export class TokenView {
     this.address.set({ token: i });
   }
 
-  /** @param {number} i @param {boolean} [focus] */
-  select(i, focus = false) {
+  /** @param {number} i @param {boolean} [focus] @param {number} [room] space below the token */
+  select(i, focus = false, room) {
     if (i < 0) return;
     this.at = i;
     const [first] = this.views;
     const held = this.views.find((text) => text.node.contains(document.activeElement)) ?? first;
     for (const text of this.views)
-      text.select(i, { focus: focus && text === held, describedBy: this.tip.id });
+      text.select(i, { focus: focus && text === held, describedBy: this.tip.id, room });
     for (const plot of this.plots) plot.select(i);
     this.table.select(i);
     if (focus) this.describe(i, held.span(i));
