@@ -54,7 +54,12 @@ def test_one_end_of_the_reward_never_has_all_responses():
     assert preset_of("best", rare)["ranges"] == {"reward": (1, None)}
 
 
-SAME = ([], [NAN, NAN], [1, 1], [2, np.inf])
+SAME: tuple[list[float], ...] = (
+    [],
+    [NAN, NAN],
+    [1, 1],
+    [2, np.inf],
+)
 
 
 @pytest.mark.parametrize("rewards", SAME)
@@ -188,7 +193,7 @@ def test_a_copy_of_a_shown_column_is_hidden_and_says_so():
     found = hidden(
         [0, 1, 0, 1],
         reward=reward,
-        raw=np.float32(reward),
+        raw=np.array(reward, np.float32),
         near=[0.1, 0.5, NAN, 0.71],
         less=[0.1, NAN, NAN, 0.7],
     )
