@@ -1,6 +1,7 @@
 """The layout of whole pages: no text lies over another, or is cut without showing it."""
 
 import random
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -90,8 +91,7 @@ def long_names() -> list[dict[str, Any]]:
             is_truncated=n % 5 == 0,
             tokens_processed=chance.randint(10**9, 10**12),
         )
-        for step in range(6)
-        for n in range(10)
+        for step, n in product(range(6), range(10))
     ]
 
 
