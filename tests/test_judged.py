@@ -2,6 +2,7 @@
 
 import json
 import time
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -86,7 +87,7 @@ def judged_row(step: int, answer: str) -> dict:
 @pytest.fixture(scope="module")
 def report(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("judged")
-    rows = [judged_row(step, answer) for step in (0, 1) for answer in ("66", "64")]
+    rows = [judged_row(*one) for one in product((0, 1), ("66", "64"))]
     rows.append(row(1, prompt="46 + 20?", response="I do not know"))
     log = write(folder / "a.jsonl", rows)
     for out in ("report", "redacted"):

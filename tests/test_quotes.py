@@ -43,12 +43,12 @@ def log(tmp_path_factory) -> Path:
     for (step, n), text in TEXTS.items():
         tokens = re.findall(r"\s?\S+|\s", text) if (step, n) != (1, 0) else None
         assert tokens is None or "".join(tokens) == text
-        fields = {}
+        one = row(step, prompt=f"p{n}", response=text, reward=float(n))
         if tokens:
-            values = [-0.5] * len(tokens)
-            fields = {"response_tokens": tokens, "logprobs": values}
-            fields["ref_logprobs"] = [-0.4] * len(tokens)
-        rows.append(row(step, prompt=f"p{n}", response=text, reward=float(n), **fields))
+            one["response_tokens"] = tokens
+            one["logprobs"] = [-0.5] * len(tokens)
+            one["ref_logprobs"] = [-0.4] * len(tokens)
+        rows.append(one)
     return write(tmp_path_factory.mktemp("logs") / "log.jsonl", rows)
 
 
@@ -253,7 +253,8 @@ def test_python_and_the_browser_find_the_same_quotes():
         encoding="utf-8",
     )
     controls = "\x1c\x1d\x1e\x1f\x85"  # no text of a report has them
-    for (text, quote), found in zip(pairs, json.loads(done.stdout), strict=True):
+    in_browser = json.loads(done.stdout)
+    for (text, quote), found in zip(pairs, in_browser, strict=True):
         if not any(control in text for control in controls):
             assert holds_quote(text, quote) is found, (text, quote)
 

@@ -30,7 +30,14 @@ _BLANKS = re.compile(
     "[\t\n\v\f\r \u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+"
 )
 # Opening -> closing quotation marks
-_MARKS = {"“": "”", '"': '"', "„": "“”", "«": "»", "「": "」", "『": "』"}
+_MARKS = {
+    "“": "”",
+    '"': '"',
+    "„": "“”",
+    "«": "»",
+    "「": "」",
+    "『": "』",
+}
 _PLACE = r"response:(?P<step>-?\d{1,18})/(?P<n>\d{1,18})"
 # ``[“quote”](response:58/1)``, with the place alone or in angle brackets
 _LINKED = re.compile(
