@@ -54,10 +54,10 @@ def test_one_end_of_the_reward_never_has_all_responses():
     assert preset_of("best", rare)["ranges"] == {"reward": (1, None)}
 
 
-SAME: tuple[list[float], ...] = ([], [NAN, NAN], [1, 1], [2, np.inf])
+NOTHING: list[float] = []
 
 
-@pytest.mark.parametrize("rewards", SAME)
+@pytest.mark.parametrize("rewards", [NOTHING, [NAN, NAN], [1, 1], [2, np.inf]])
 def test_without_different_rewards_none_is_worst_or_best(rewards):
     assert preset_of("worst", {"reward": rewards}) is None
     assert preset_of("best", {"reward": rewards}) is None
