@@ -110,6 +110,8 @@ TEXTS = columns_of(
         "share of responses that contain it: the last level",
         kind="share",
     ),
+    Column("peak_at", "Peak at", "steps", "the steps whose mean is the highest level"),
+    Column("last_at", "Last at", "steps", "the steps whose mean is the last level"),
     Column("z", "z", "std errors", "significance of the rise of its share"),
     Column(
         "reward_lift",
@@ -155,8 +157,8 @@ WORDS = columns_of(
         "compare with each other",
     ),
     Column(
-        "teaches_nothing",
-        "Groups that teach nothing",
+        "no_signal",
+        "Groups without signal",
         "",
         "groups with equal rewards: all their advantages are 0",
     ),
@@ -193,6 +195,8 @@ WORDS = columns_of(
 
 # Term of what a run's own parts of the reward are
 REWARD_PART = "word.reward_part"
+# Term of groups whose rewards are equal
+NO_SIGNAL = "word.no_signal"
 
 # The figures in the order of the page, with their headings
 GROUPS: tuple[tuple[str, tuple[Column, ...]], ...] = (
@@ -353,7 +357,7 @@ MEANINGS: Mapping[str, Meaning] = {
     ),
     "zero_variance_groups": Meaning(
         translatable(
-            "Groups whose rewards are equal have advantages of 0: they teach nothing."
+            "Groups whose rewards are equal have advantages of 0: they give no learning signal."
         ),
         "#{g: std(reward in g) < 1e-6} / G",
         ("zero_variance_groups.share",),
@@ -582,9 +586,7 @@ MEANINGS: Mapping[str, Meaning] = {
         limits=("failed_rollouts.rise", "failed_rollouts.share"), role="failed"
     ),
     "word.window": Meaning(limits=("trend.share", "trend.least_steps")),
-    "word.teaches_nothing": Meaning(
-        limits=("zero_variance_groups.share",), source=GRPO
-    ),
+    NO_SIGNAL: Meaning(limits=("zero_variance_groups.share",), source=GRPO),
     "word.sampler": Meaning(limits=("engine_mismatch.ratio", "engine_mismatch.k3")),
 }
 

@@ -109,6 +109,8 @@ def test_broken_quotes_are_listed_on_the_data_page_and_printed(log, tmp_path):
     warning = "quotes in the notes that are not in their responses: "
     names = "response:0/0 “The answer is 5”, response:9/9 “there”"
     assert f"warning: {warning}{names}" in done.stderr.replace("\n", " ")
+    quiet = command("build", log, "-o", tmp_path / "out", *notes, "--quiet")
+    assert (quiet.returncode, quiet.stderr) == (0, "")
     page = (tmp_path / "out" / "data.html").read_text("utf-8")
     assert f"{warning}{names}" in page
 

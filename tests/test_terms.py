@@ -22,7 +22,7 @@ from rlreport.check.unlogged import (
     by_needs,
     unlogged,
 )
-from rlreport.definitions import MEANINGS, defined, terms_of_roles
+from rlreport.definitions import MEANINGS, NO_SIGNAL, TEXTS, defined, terms_of_roles
 from rlreport.fields import CANONICAL
 from rlreport.metrics.roles import PLAIN_NAMES, ROLES
 from rlreport.pages.terms import limits_in_words
@@ -66,6 +66,19 @@ def test_the_columns_that_lists_and_tables_of_steps_show_carry_their_terms(hacki
         headers = [one for one in headers if not name.search(one)]
         assert len(headers) > 3
         assert all("data-term=" in one for one in headers)
+
+
+def test_every_column_of_texts_that_spread_opens_its_definition(hacking):
+    text = (hacking / "texts.html").read_text("utf-8")
+    head = text[text.index('data-table="ngrams"') :].partition("</thead>")[0]
+    keys = set(re.findall(r'data-term="texts\.([^"]*)"', head))
+    assert keys == {column.name for column in TEXTS}
+
+
+def test_the_chart_of_groups_opens_what_groups_without_signal_are(real_report):
+    text = (real_report("grpo_math") / "index.html").read_text("utf-8")
+    (title,) = re.findall(r"<[^>]*>Groups: [^<]*", text)
+    assert f'data-term="{NO_SIGNAL}"' in title
 
 
 def test_definitions_name_thresholds_roles_and_columns_that_exist():
