@@ -55,9 +55,12 @@ def test_one_end_of_the_reward_never_has_all_responses():
 
 
 NOTHING: list[float] = []
+UNKNOWN = [NAN, NAN]
+EQUAL = [1, 1]
+ONE_FINITE = [2, np.inf]
 
 
-@pytest.mark.parametrize("rewards", [NOTHING, [NAN, NAN], [1, 1], [2, np.inf]])
+@pytest.mark.parametrize("rewards", [NOTHING, UNKNOWN, EQUAL, ONE_FINITE])
 def test_without_different_rewards_none_is_worst_or_best(rewards):
     assert preset_of("worst", {"reward": rewards}) is None
     assert preset_of("best", {"reward": rewards}) is None
