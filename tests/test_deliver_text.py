@@ -451,7 +451,9 @@ def test_the_first_lines_of_a_plain_mail_have_every_critical_finding(exploded):
             "Evidence",
             "Next",
         ]
-        assert "From about step 70 on" in body.get_content()[:1_500], "the picture in words"
+        assert "From about step 70 on" in body.get_content()[:1_500], (
+            "the picture in words"
+        )
         for finding in critical:
             assert f"- Critical. {finding.title}" in first_lines
 
