@@ -76,6 +76,7 @@ def _curve(rng: random.Random) -> FilmCurveData:
         "low": 0.0,
         "high": rng.choice([0.0, 59.0]),
         "means": means,
-        "dots": [(step, value + 1) for step, value in means],
+        "dots": rng.choice([[], [(step, value + 1) for step, value in means]]),
+        "reach": rng.choice([1.0, 12.0]),
         "words": "Reward",
     }

@@ -10,7 +10,12 @@ from rlreport.draw.chart import drawable
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.pages.context import RunReport
 from rlreport.pages.film import Answers, answers_of, citations_of, film_answers
-from rlreport.pages.film_view import LOG_RATIO, film_rules
+from rlreport.pages.film_view import (
+    LOG_RATIO,
+    film_rules,
+    has_two_rewards,
+    reach_of,
+)
 from rlreport.pages.moved import moved_of
 from rlreport.pages.page import Addresses
 from rlreport.pages.page_data import PromptsData
@@ -67,6 +72,8 @@ def prompts_data(report: RunReport, addresses: Addresses) -> PromptsData:
         "mean": mean,
         "low": low,
         "high": high,
+        "reach": reach_of(run.tables),
+        "twoRewards": has_two_rewards(run.tables),
         "rules": film_rules(report, low, high),
         "address": addresses.any_response("{step}", "{n}"),
         "all": addresses.responses_to("{prompt}"),

@@ -122,7 +122,7 @@ export function stripOf(prompts, answers, prompt, texts) {
   /** @type {FilmStrip} */
   const strip = {
     title: fitting(prompt.split(/\s+/).filter(Boolean).join(" "), TITLE_CHARS),
-    caption: message("{run}, steps {low}–{high}. {legend}", {
+    caption: message("Run {run}, steps {low}–{high}. {legend}", {
       run: data.run,
       low: written(data.low, "count"),
       high: written(data.high, "count"),
@@ -131,7 +131,10 @@ export function stripOf(prompts, answers, prompt, texts) {
     ends: scale ? endsOf(scale) : null,
     curve: curveOf(prompts, answers),
     rules: data.rules,
-    rows: rows.map((row) => rowOf(prompts, row, /** @type {AnswerText} */ (texts.get(row)), scale)),
+    rows: rows.map((row) => {
+      const answer = /** @type {AnswerText} */ (texts.get(row));
+      return rowOf(prompts, row, { ...answer, mean: meanBeside(data, answers, row) }, scale);
+    }),
   };
   return { data: strip, legend };
 }
@@ -175,18 +178,32 @@ function curveOf({ data }, { rows, means }) {
     high: data.high,
     means: evenly(means, MOST_POINTS),
     dots: evenly(dots, MOST_POINTS),
+    reach: data.reach,
     words: message("Reward"),
   };
 }
 
 /**
+ * Returns the mean reward of a prompt at the step of an answer, null unless the row says it: no
+ * answer has a reward near to the mean if rewards have two values.
+ * @param {PromptsData} data
+ * @param {Answers} answers
+ * @param {number} row
+ */
+function meanBeside({ twoRewards, step, reward }, { means }, row) {
+  if (!twoRewards) return null;
+  const mean = means.find(([at]) => at === step[row])?.[1] ?? null;
+  return mean === reward[row] ? null : mean;
+}
+
+/**
  * @param {Prompts} prompts
  * @param {number} row
- * @param {AnswerText} answer
+ * @param {AnswerText & {mean: number | null}} answer `mean`: the reward to be said beside its own
  * @param {Scale | null} scale
  * @returns {FilmRow}
  */
-function rowOf(prompts, row, { text, tokens }, scale) {
+function rowOf(prompts, row, { text, tokens, mean }, scale) {
   const { step, reward, which } = prompts.data;
   const [finding, token] = prompts.cited(row) ?? ["", null];
   const part =
@@ -200,6 +217,7 @@ function rowOf(prompts, row, { text, tokens }, scale) {
   const name = WHICH[which[row]];
   const about = [
     message("reward {reward}", { reward: written(reward[row]) }),
+    mean === null ? "" : message("mean {mean}", { mean: written(mean) }),
     name ? message(name) : "",
     finding,
   ];

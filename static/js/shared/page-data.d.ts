@@ -9,6 +9,7 @@ export interface FilmCurveData {
   high: number;
   means: [number, number][];
   dots: [number, number][];
+  reach: number;
   words: string;
 }
 
@@ -238,6 +239,8 @@ export interface PromptsData {
   mean: (number | null)[];
   low: number;
   high: number;
+  reach: number;
+  twoRewards: boolean;
   rules: FilmRuleData[];
   address: string;
   all: string;
