@@ -294,11 +294,11 @@ def pages_of(page: Page) -> int:
     return len(re.findall(rb"/Type\s*/Page\b", printed))
 
 
-def test_a_printed_overview_has_four_pages_at_most(browser, hacking, reports):
+def test_a_printed_overview_has_three_pages_at_most(browser, hacking, reports):
     for overview in (hacking / "index.html", reports / "run" / "index.html"):
         with visiting(browser, overview, color_scheme="dark") as page:
             live(page, "reward")
-            assert 2 <= pages_of(page) <= 4
+            assert 2 <= pages_of(page) <= 3
             # Afterwards the chart is live again.
             until(page, "document.querySelector('[data-chart=reward] .vega-embed')")
 
@@ -307,6 +307,20 @@ def test_printed_steps_and_prompts_are_short(browser, hacking):
     for name, most in (("steps/59.html", 3), ("prompts.html", 2)):
         with visiting(browser, hacking / name) as page:
             assert pages_of(page) <= most
+
+
+def test_a_printed_step_has_whole_figures_and_nothing_to_press(browser, hacking):
+    step = hacking / "steps" / "59.html"
+    with visiting(browser, step, "#r=1&token=3") as page:
+        page.wait_for_selector(".tip:not([hidden])")
+        page.emulate_media(media="print")
+        page.set_viewport_size({"width": 700, "height": 1000})
+        assert page.locator(".tip:visible").count() == 0
+        pressed = page.locator(".response button:not(.term):visible")
+        assert pressed.all_inner_texts() == []
+        cut = """all => all.filter(one => one.scrollWidth > one.clientWidth)
+            .map(one => one.innerText)"""
+        assert page.eval_on_selector_all(".figure :is(dt, .change)", cut) == []
 
 
 def test_paper_has_the_light_drawing_in_its_width_and_ten_rows_of_a_long_table(
