@@ -57,6 +57,7 @@ def strip(seed: int) -> FilmStripData:
 def _row(rng: random.Random, index: int) -> FilmRowData:
     part = excerpt(*tokens_of(rng.randint(0, 10**6)))
     return {
+        "name": rng.choice(HOSTILE),
         "head": f"step {7 * index}",
         "about": rng.choices(["reward 1.20", *HOSTILE], k=rng.randint(0, 2)),
         "above": rng.choice(["", "", rng.choice(HOSTILE)]),

@@ -173,6 +173,7 @@ def test_words_that_the_row_above_lacks_are_new() -> None:
 
 def film_row(*texts: str, bins: list[int] | None = None, **others: Any) -> FilmRowData:
     given: FilmRowData = {
+        "name": "step 1",
         "head": "step 1",
         "about": [],
         "above": "",

@@ -37,6 +37,7 @@ _LINE = 18  # height of a line
 _FONT = 12  # font size of the grid
 _BASELINE = 13  # of a line, below its top
 _GUTTER = 140  # width of what stands left of the grid
+_GUTTER_LINES = 2  # of each thing that is said there
 _LEAST_WIDE = 620  # minimum width of a drawing with such a gutter; else it stands above
 _MOST_COLUMNS = 120
 _LEAST_COLUMNS = 24
@@ -257,9 +258,7 @@ def _row(row: Row, frame: _Frame, *, is_picture: bool) -> tuple[list[Mark], floa
         f"M0,0h{_px(frame.width)}v{_px(height)}h-{_px(frame.width)}z",
         fill="transparent",
     )
-    words = ", ".join([data["head"], *data["about"]])
-    label = f"{fitting(words, 100)}: {fitting(row.text.strip(), 200)}"
-    attributes = {"href": data["href"], "aria-label": label}
+    attributes = {"href": data["href"], "aria-label": fitting(data["name"], 300)}
     return [hairline, Mark("a", attributes, (area, *head, *marks))], height
 
 
@@ -269,9 +268,9 @@ def _gutter(data: FilmRowData, frame: _Frame) -> tuple[list[Mark], float]:
     if frame.is_wide:
         marks = [_text(0, y, data["head"], font_weight="bold", fill="var(--text)")]
         for words in data["about"]:
-            y += _LINE
-            shown = fitting(words, (_GUTTER - 10) / _LETTER)
-            marks.append(_text(0, y, shown, fill="var(--muted)"))
+            for line in paragraph(words, (_GUTTER - 10) / _LETTER, _GUTTER_LINES):
+                y += _LINE
+                marks.append(_text(0, y, line, fill="var(--muted)"))
         return marks, y - _BASELINE + _LINE + _PAD
     words = " · ".join([data["head"], *data["about"]])
     shown = fitting(words, frame.width / _BOLD_LETTER)

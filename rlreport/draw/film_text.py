@@ -27,8 +27,9 @@ _BEFORE_CITED = 90
 
 
 class FilmRowData(TypedDict):
-    """An answer of a film strip."""
+    """An answer of a film strip; ``name`` is what a screen reader says of its link."""
 
+    name: str
     head: str
     about: list[str]
     above: str

@@ -47,6 +47,7 @@ LEAST_STEPS = 3  # Minimum number of steps at which the prompt of the overview o
 # A line between means of a prompt suggests values in between: it spans this part of the run at most
 REACH = 0.2
 MOST_POINTS = 400  # Maximum number of dots, and of means, of the curve
+NAME_CHARS = 200  # Maximum number of characters of an answer in the name of its link
 TITLE_CHARS = 240  # Maximum number of characters of a prompt above a strip
 
 
@@ -279,8 +280,14 @@ def _row(
     if cited is not None and cited.finding:
         about.append(cited.finding)
     drawn = drawable(np.array([reward])).tolist()[0]
+    head = message("step {step}", step=step)
     return {
-        "head": message("step {step}", step=step),
+        "name": message(
+            "{which}: {text}",
+            which=listed([head, *about]),
+            text=shortened(" ".join(rollout.response.split()), NAME_CHARS),
+        ),
+        "head": head,
         "about": about,
         "above": "" if film.prompt_id is not None else _brief(report, rollout),
         "pieces": part.pieces,

@@ -4,12 +4,14 @@
 
 import { Scale } from "../response/metrics.js";
 import { written } from "../shared/format.js";
-import { marked, message } from "../shared/words.js";
+import { listed, marked, message } from "../shared/words.js";
 import { excerpt, fitting } from "./film-text.js";
 
 /** Maximum number of dots, and of means, of the curve. */
 const MOST_POINTS = 400;
 const TITLE_CHARS = 240;
+/** Maximum number of characters of an answer in the name of its link. */
+const NAME_CHARS = 200;
 
 /** Codes of `which`: an answer of the strip, and which one of its step it is. @type {Record<number, string>} */
 const WHICH = { 2: marked("worst"), 3: marked("median"), 4: marked("best") };
@@ -221,9 +223,15 @@ function rowOf(prompts, row, { text, tokens, mean }, scale) {
     name ? message(name) : "",
     finding,
   ];
+  const head = message("step {step}", { step: step[row] });
+  const said = about.filter(Boolean);
   return {
-    head: message("step {step}", { step: step[row] }),
-    about: about.filter(Boolean),
+    name: message("{which}: {text}", {
+      which: listed([head, ...said]),
+      text: fitting(text.split(/\s+/).filter(Boolean).join(" "), NAME_CHARS),
+    }),
+    head,
+    about: said,
     above: "",
     ...part,
     step: step[row],

@@ -15,6 +15,8 @@ const CELL = 7.2;
 const LINE = 18;
 const BASELINE = 13;
 const GUTTER = 140;
+/** Lines of each thing that is said there. */
+const GUTTER_LINES = 2;
 const LEAST_WIDE = 620;
 const MOST_COLUMNS = 120;
 const LEAST_COLUMNS = 24;
@@ -235,10 +237,7 @@ function rowMarks(row, pieces, frame, isPicture) {
   const hairline = path(`M0,0h${across}`, { stroke: "var(--line)" });
   if (isPicture || !row.href) return [[hairline, ...head, ...marks], height];
   const area = path(`M0,0h${across}v${px(height)}h-${across}z`, { fill: "transparent" });
-  const shown = pieces.map((piece) => piece.map((atom) => atom.text).join("")).join(" … ");
-  const words = fitting([row.head, ...row.about].join(", "), 100);
-  const label = `${words}: ${fitting(shown.trim(), 200)}`;
-  const attributes = { href: row.href, "aria-label": label };
+  const attributes = { href: row.href, "aria-label": fitting(row.name, 300) };
   return [[hairline, { name: "a", attributes, children: [area, ...head, ...marks] }], height];
 }
 
@@ -256,8 +255,10 @@ function gutter({ head, about }, frame) {
   }
   const marks = [text(0, y, head, BOLD)];
   for (const words of about) {
-    y += LINE;
-    marks.push(text(0, y, fitting(words, (GUTTER - 10) / LETTER), { fill: "var(--muted)" }));
+    for (const line of paragraph(words, (GUTTER - 10) / LETTER, GUTTER_LINES)) {
+      y += LINE;
+      marks.push(text(0, y, line, { fill: "var(--muted)" }));
+    }
   }
   return [marks, y - BASELINE + LINE + PAD];
 }

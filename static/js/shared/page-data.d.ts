@@ -31,8 +31,9 @@ export interface FilmStripData {
   rows: FilmRowData[];
 }
 
-/** An answer of a film strip. */
+/** An answer of a film strip; `name` is what a screen reader says of its link. */
 export interface FilmRowData {
+  name: string;
   head: string;
   about: string[];
   above: string;
