@@ -26,7 +26,7 @@ from rlreport.check.moved_words import moved_in_words
 from rlreport.check.run import Run
 from rlreport.check.series import Series
 from rlreport.draw.rules import RunRule
-from rlreport.draw.strips import Steps, axis_of, strip
+from rlreport.draw.strips import Steps, axis_of, shows_pieces, strip
 from tests.reading import write
 from tests.tables_builder import table_of_rows, tables_of
 
@@ -215,6 +215,24 @@ def test_a_climb_from_a_low_is_told_from_the_first_level_or_with_the_steps_of_th
     assert "→ 0.90" in words["back"]
 
 
+@pytest.mark.parametrize(
+    ("name", "before", "after", "words"),
+    [
+        ("aux/odd", 2.0, 5.0, "aux/odd × 2.5"),
+        ("aux/odd", 0.2, 5.0, "aux/odd 0.20 → 5"),  # 4% of the range
+        ("objective/kl", 0.02, 0.06, "KL × 3"),
+        ("objective/kl", 0.00013, 0.049, "KL 0.00013 → 0.049"),
+    ],
+)
+def test_no_factor_is_told_from_a_level_that_is_nearly_zero(
+    name: str, before: float, after: float, words: str
+):
+    level = np.where(np.arange(STEPS) < BREAK, before, after)
+    noise = noisy(1, 0.0, 0.01) * before
+    run = run_of(broken(0, 0.9, 0.1), **{name: level + noise})
+    assert words in str(moved_in_words(moved(run, lead())))
+
+
 def test_a_wide_interval_that_ends_before_the_onset_is_not_around_it():
     onset = Onset(60, 20, 60)
     steps = np.arange(STEPS)
@@ -228,6 +246,16 @@ def test_the_checkpoint_is_a_rule_unless_it_is_the_last_one():
     run = collapsed(**{"aux/odd": broken(1, 2.0, 5.0)})
     assert moved(run, lead(), BREAK - 1).keep == BREAK - 1
     assert moved(run, lead(), STEPS - 1).keep is None
+
+
+def test_a_strip_says_if_its_thick_line_is_fitted():
+    axis = axis_of(0.0, 79.0)
+    for noise, is_fitted in ((0.02, False), (1.0, True)):
+        odd = broken(1, 2.0, 5.0) + noisy(2, 0.0, noise)
+        found = moved(collapsed(**{"aux/odd": odd}), lead())
+        course = found.figures[names(found).index("aux/odd")].figure.course
+        lines = strip(course, Steps(axis, ()), percent=False).count("<path")
+        assert (shows_pieces(course), lines) == (is_fitted, 1 + is_fitted)
 
 
 @pytest.mark.parametrize("step", [0, 30, 79])

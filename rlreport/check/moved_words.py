@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from rlreport.check.breaks import level_in
 from rlreport.check.course import SCORES, Quantity
 from rlreport.check.course_words import numbers_of
+from rlreport.check.curve import Curve
 from rlreport.check.events import Event
 from rlreport.check.moved import Figure, Moved, MovedFigures, recoveries
+from rlreport.check.prepared import Kind
 from rlreport.figures.rounding import rounded
 from rlreport.text.messages import (
     clauses,
@@ -27,6 +29,8 @@ MOST_STRETCHES = 2
 TIMES = 2.0
 # Beyond this factor, both levels say more
 MOST_TIMES = 1000.0
+# Below this part of the range of a figure, a level is nearly zero, and no factor is told
+NEARLY_ZERO = 0.1
 
 _NAMES: dict[Quantity, str] = {
     "reward": translatable("reward"),
@@ -163,11 +167,24 @@ def _excursion(figure: Figure, event: Event) -> str:
 
 
 def _times(figure: Figure, before: float, after: float) -> str:
-    """Return how many times a figure grew; "" for scores and shares, and if it is less than two."""
+    """Return how many times a figure grew, "" if that says nothing.
+
+    That is so of scores and shares, below TIMES, and from a level that is nearly zero.
+    """
     is_bounded = figure.is_share or figure.quantity in SCORES or figure.of == "part"
-    if is_bounded or before <= 0 or not TIMES <= after / before < MOST_TIMES:
+    if is_bounded or before <= _nearly_zero(figure.curve):
+        return ""
+    if not TIMES <= after / before < MOST_TIMES:
         return ""
     return short(rounded(after / before), 2 if after < 10 * before else 1)
+
+
+def _nearly_zero(curve: Curve) -> float:
+    """Return below which level a curve is as good as zero: in its noise, or far below its range."""
+    span = curve.highest.value - curve.lowest.value
+    # The noise of a size may be that of its logarithm.
+    noise = 0.0 if curve.kind is Kind.SIZE else curve.noise
+    return max(noise, NEARLY_ZERO * span)
 
 
 def _numbers(figure: Figure, values: Sequence[float]) -> list[str]:

@@ -146,12 +146,21 @@ def _lines(course: Course, values: Floats, axis: Axis, steps: Steps) -> str:
         behind = _path(np.repeat(x, 2), ends, is_thin=True)
     else:
         behind = _path(x, y, is_thin=True)
-    if axis.scale == "log" or not DrawnCurve("", "", values).is_noisy:
+    if not _is_fitted(values):
         return (behind if len(values) > MOST_POINTS else "") + _path(x, y)
     if len(values) > MOST_POINTS:
         # A line through so many noisy values would fill the plot.
         behind = _points(np.repeat(x, 2), ends)
     return behind + _pieces(course, axis, steps)
+
+
+def shows_pieces(course: Course) -> bool:
+    """Return whether the thick line of a strip is that of the pieces, not of the values."""
+    return _is_fitted(drawable(course.values))
+
+
+def _is_fitted(values: Floats) -> bool:
+    return scale_of(values) != "log" and DrawnCurve("", "", values).is_noisy
 
 
 def _across(numbers: Ints | Floats, steps: Steps) -> Floats:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from rlreport.check.course import Quantity
-from rlreport.check.moved import Figure
+from rlreport.check.moved import Figure, MovedFigures
 from rlreport.check.moved_words import (
     described,
     heading_of,
@@ -25,7 +25,7 @@ from rlreport.pages.charts import page_charts
 from rlreport.pages.context import RunReport
 from rlreport.pages.moved import moved_of, moved_steps
 from rlreport.pages.terms import role_of_metrics
-from rlreport.text.messages import message
+from rlreport.text.messages import message, sentences
 
 PICTURE = "moved"  # name of the picture in mail and Markdown
 
@@ -49,6 +49,7 @@ class MovedView:
     stacks: list[list[StripView]]
     head: Markup  # labels of the rules, above each column
     axis: Markup  # below each column
+    note: str  # what thick lines are, "" if all are the logged values
     low: float  # limits of the axis of steps
     high: float
 
@@ -86,8 +87,17 @@ def _moved_view(report: RunReport) -> MovedView | None:
         stacks=[views[:half], views[half:]],
         head=Markup(strips.head_on_page(steps, language)),
         axis=Markup(strips.axis_on_page(steps)),
+        note=_line_note(moved),
         low=steps.axis.low,
         high=steps.axis.high,
+    )
+
+
+def _line_note(moved: MovedFigures) -> str:
+    if not any(strips.shows_pieces(one.figure.course) for one in moved.figures):
+        return ""
+    return message(
+        "Pale: logged values; the thick line before them is their fitted level or trend."
     )
 
 
@@ -162,7 +172,7 @@ def moved_picture(report: RunReport, width: int) -> Chart | None:
     return Chart(
         name=PICTURE,
         title=message("What moved"),
-        description=moved_in_words(moved),
+        description=sentences([moved_in_words(moved), _line_note(moved)]),
         spec={},
         vega={},
         png=svg_png(drawing),
