@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
+from itertools import chain
 
 from rlreport.columns import (
     PROMPT_COLUMNS,
@@ -35,69 +36,167 @@ GRPO = translatable("Shao et al. 2024, arXiv:2402.03300")
 METRICS = columns_of(
     "metric",
     Column("kl_token", "KL per token", "nats", "the trainer's mean over tokens"),
-    Column("entropy_response", "Entropy of a response", "nats",
-           "sum over tokens, mean over responses"),
+    Column(
+        "entropy_response",
+        "Entropy of a response",
+        "nats",
+        "sum over tokens, mean over responses",
+    ),
     Column("loss", "Loss", "", "what the optimizer minimizes, as the trainer logs it"),
-    Column("grad_norm", "Gradient norm", "",
-           "L2 norm of the policy's gradient, before it is clipped"),
-    Column("clip_fraction", "Clipped", "",
-           "share of tokens whose ratio the loss clips", kind="share"),
-    Column("length_max", "Longest response", "tokens", "largest length of a response in the step"),
+    Column(
+        "grad_norm",
+        "Gradient norm",
+        "",
+        "L2 norm of the policy's gradient, before it is clipped",
+    ),
+    Column(
+        "clip_fraction",
+        "Clipped",
+        "",
+        "share of tokens whose ratio the loss clips",
+        kind="share",
+    ),
+    Column(
+        "length_max",
+        "Longest response",
+        "tokens",
+        "largest length of a response in the step",
+    ),
     Column("learning_rate", "Learning rate", "", "of the policy's optimizer"),
-    Column("mismatch_lagged", "KL of sampler and trainer", "nats",
-           "mean over tokens, if the sampler's weights may be older"),
-    Column("ess", "Effective sample size", "",
-           "share of the responses that count after weighting", kind="share"),
-    Column("truncated", "Cut off", "", "share of responses cut off at the limit", kind="share"),
+    Column(
+        "mismatch_lagged",
+        "KL of sampler and trainer",
+        "nats",
+        "mean over tokens, if the sampler's weights may be older",
+    ),
+    Column(
+        "ess",
+        "Effective sample size",
+        "",
+        "share of the responses that count after weighting",
+        kind="share",
+    ),
+    Column(
+        "truncated",
+        "Cut off",
+        "",
+        "share of responses cut off at the limit",
+        kind="share",
+    ),
     Column("failed", "Failed", "", "share of rollouts that failed", kind="share"),
-)  # fmt: skip
+)
 
 # Of texts that spread through the responses
 TEXTS = columns_of(
     "texts",
-    Column("first", "First", "",
-           "share of responses that contain it: the first level of its curve", kind="share"),
-    Column("peak", "Peak", "",
-           "share of responses that contain it: the highest level", kind="share"),
-    Column("last", "Last", "",
-           "share of responses that contain it: the last level", kind="share"),
+    Column(
+        "first",
+        "First",
+        "",
+        "share of responses that contain it: the first level of its curve",
+        kind="share",
+    ),
+    Column(
+        "peak",
+        "Peak",
+        "",
+        "share of responses that contain it: the highest level",
+        kind="share",
+    ),
+    Column(
+        "last",
+        "Last",
+        "",
+        "share of responses that contain it: the last level",
+        kind="share",
+    ),
+    Column("peak_at", "Peak at", "steps", "the steps whose mean is the highest level"),
+    Column("last_at", "Last at", "steps", "the steps whose mean is the last level"),
     Column("z", "z", "std errors", "significance of the rise of its share"),
-    Column("reward_lift", "Reward lift", "",
-           "reward of responses that contain it, above others of the step"),
-)  # fmt: skip
+    Column(
+        "reward_lift",
+        "Reward lift",
+        "",
+        "reward of responses that contain it, above others of the step",
+    ),
+)
 
 # Words of the verdict, of charts and of tables
 WORDS = columns_of(
     "word",
-    Column("onset", "Onset", "steps",
-           "the step at which a figure leaves the level that it had before; the interval says "
-           "how sure that is"),
-    Column("checkpoint", "Checkpoint to keep", "step",
-           "the last step that is as good as the best one, before anything spoiled the run"),
-    Column("level", "First, best, last", "",
-           "means of a few consecutive steps, as single steps are noisy"),
-    Column("window", "First and last window", "steps",
-           "the first and the last part of the run, which tables of texts and tokens compare"),
-    Column("group", "Group", "responses",
-           "responses to the same prompt in the same step, which group-relative methods "
-           "compare with each other"),
-    Column("teaches_nothing", "Groups that teach nothing", "",
-           "groups with equal rewards: all their advantages are 0"),
-    Column("reference", "Reference", "",
-           "the frozen policy that the KL is measured to, usually the one before training"),
-    Column("sampler", "Sampler and trainer", "",
-           "the inference engine that writes responses, and the code that computes the loss; "
-           "both should give a token the same probability"),
-    Column("validation", "Validation", "", "responses to prompts that are not trained on"),
-    Column("reward_part", "Part of the reward", "",
-           "one of the logged scores that add up to the reward"),
-    Column("finding", "Finding", "",
-           "what a check found beyond its limits: critical, warning or note"),
+    Column(
+        "onset",
+        "Onset",
+        "steps",
+        "the step at which a figure leaves the level that it had before; the interval says "
+        "how sure that is",
+    ),
+    Column(
+        "checkpoint",
+        "Checkpoint to keep",
+        "step",
+        "the last step that is as good as the best one, before anything spoiled the run",
+    ),
+    Column(
+        "level",
+        "First, best, last",
+        "",
+        "means of a few consecutive steps, as single steps are noisy",
+    ),
+    Column(
+        "window",
+        "First and last window",
+        "steps",
+        "the first and the last part of the run, which tables of texts and tokens compare",
+    ),
+    Column(
+        "group",
+        "Group",
+        "responses",
+        "responses to the same prompt in the same step, which group-relative methods "
+        "compare with each other",
+    ),
+    Column(
+        "no_signal",
+        "Groups without signal",
+        "",
+        "groups with equal rewards: all their advantages are 0",
+    ),
+    Column(
+        "reference",
+        "Reference",
+        "",
+        "the frozen policy that the KL is measured to, usually the one before training",
+    ),
+    Column(
+        "sampler",
+        "Sampler and trainer",
+        "",
+        "the inference engine that writes responses, and the code that computes the loss; "
+        "both should give a token the same probability",
+    ),
+    Column(
+        "validation", "Validation", "", "responses to prompts that are not trained on"
+    ),
+    Column(
+        "reward_part",
+        "Part of the reward",
+        "",
+        "one of the logged scores that add up to the reward",
+    ),
+    Column(
+        "finding",
+        "Finding",
+        "",
+        "what a check found beyond its limits: critical, warning or note",
+    ),
     Column("band", "Band", "", "± one standard deviation over the responses of a step"),
-)  # fmt: skip
+)
 
 # Term of what a run's own parts of the reward are
 REWARD_PART = "word.reward_part"
+# Term of groups whose rewards are equal
+NO_SIGNAL = "word.no_signal"
 
 # The figures in the order of the page, with their headings
 GROUPS: tuple[tuple[str, tuple[Column, ...]], ...] = (
@@ -258,7 +357,7 @@ MEANINGS: Mapping[str, Meaning] = {
     ),
     "zero_variance_groups": Meaning(
         translatable(
-            "Groups whose rewards are equal have advantages of 0: they teach nothing."
+            "Groups whose rewards are equal have advantages of 0: they give no learning signal."
         ),
         "#{g: std(reward in g) < 1e-6} / G",
         ("zero_variance_groups.share",),
@@ -487,9 +586,7 @@ MEANINGS: Mapping[str, Meaning] = {
         limits=("failed_rollouts.rise", "failed_rollouts.share"), role="failed"
     ),
     "word.window": Meaning(limits=("trend.share", "trend.least_steps")),
-    "word.teaches_nothing": Meaning(
-        limits=("zero_variance_groups.share",), source=GRPO
-    ),
+    NO_SIGNAL: Meaning(limits=("zero_variance_groups.share",), source=GRPO),
     "word.sampler": Meaning(limits=("engine_mismatch.ratio", "engine_mismatch.k3")),
 }
 
@@ -499,7 +596,8 @@ _NO_MEANING = Meaning()
 @cache
 def defined() -> Mapping[str, Column]:
     """Return term -> column of all figures and words that a page may show, in page order."""
-    columns = (column for _, group in GROUPS for column in group)
+    groups = [group for _, group in GROUPS]
+    columns = chain.from_iterable(groups)
     return {column.term: column for column in columns if column.label}
 
 

@@ -57,6 +57,7 @@ def strip(seed: int) -> FilmStripData:
 def _row(rng: random.Random, index: int) -> FilmRowData:
     part = excerpt(*tokens_of(rng.randint(0, 10**6)))
     return {
+        "name": rng.choice(HOSTILE),
         "head": f"step {7 * index}",
         "about": rng.choices(["reward 1.20", *HOSTILE], k=rng.randint(0, 2)),
         "above": rng.choice(["", "", rng.choice(HOSTILE)]),
@@ -76,6 +77,7 @@ def _curve(rng: random.Random) -> FilmCurveData:
         "low": 0.0,
         "high": rng.choice([0.0, 59.0]),
         "means": means,
-        "dots": [(step, value + 1) for step, value in means],
+        "dots": rng.choice([[], [(step, value + 1) for step, value in means]]),
+        "reach": rng.choice([1.0, 12.0]),
         "words": "Reward",
     }

@@ -2,6 +2,7 @@
 
 import json
 import random
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -32,41 +33,41 @@ def odd_rows() -> list[dict[str, Any]]:
         "שלום עולם 123 (abc) " * 12,
         "https://example.org/" + "a/" * 150,
     ]
-    return [
-        row(
+    rows = []
+    for step, n in product(range(8), range(10)):
+        logged = {
+            f"a_logged_column_of_a_long_name_{k}": chance.random() for k in range(24)
+        }
+        one = row(
             step,
             prompt=f"{texts[(n + 1) % 5]} {n % 4}",
             response=f"{texts[n % 5]} {chance.random()}",
             reward=None if n == 0 else 1e6 * chance.random() - 5e5,
             ground_truth=texts[n % 5],
             data_source="a_collection/questions-with-a-rather-long-name-of-its-own",
-            **{
-                f"a_logged_column_of_a_long_name_{k}": chance.random()
-                for k in range(24)
-            },
+            **logged,
         )
-        for step in range(8)
-        for n in range(10)
-    ]
+        rows.append(one)
+    return rows
 
 
 def metrics_rows() -> list[dict[str, float]]:
     chance = random.Random(1)
-    return [
-        {
+    rows = []
+    for step in range(40):
+        parts = {
+            f"rewards/part_with_a_long_name_{k}/mean": chance.random() for k in range(8)
+        }
+        figures = {
             "step": step,
             "reward": step / 40 + chance.gauss(0, 0.05),
             "kl": 0.01 * step,
             "entropy": 2 - step / 50,
             "completions/mean_length": 200 + 3 * step,
             "grad_norm": 1 + chance.random(),
-            **{
-                f"rewards/part_with_a_long_name_{k}/mean": chance.random()
-                for k in range(8)
-            },
         }
-        for step in range(40)
-    ]
+        rows.append(figures | parts)
+    return rows
 
 
 def build(name: str, folder: Path) -> Path:

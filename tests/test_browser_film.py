@@ -210,12 +210,42 @@ def test_picture_is_exported_in_light_colours_with_its_title(
         text = Path(svg.value.path()).read_text("utf-8")
         ET.XML(text)
         assert "What is 3 + 4? Answer in words." in text
-        assert ">A run, steps 0–6." in text
+        assert ">Run A run, steps 0–6." in text
         assert "var(" not in text
         assert re.search(r'fill="#ffffff"', text)
         with page.expect_download() as png:
             page.click('.film-tools button:text-is("PNG")')
         assert Path(png.value.path()).read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("scripts_run", [True, False])
+def test_strip_fits_the_paper(
+    browser: Browser, reports: Path, scripts_run: bool
+) -> None:
+    path = reports / "report" / "index.html"
+    with visiting(browser, path, java_script_enabled=scripts_run) as page:
+        page.emulate_media(media="print")
+        page.set_viewport_size({"width": 688, "height": 900})
+        edges = page.evaluate(
+            "Array.from(document.querySelectorAll('.film-strip, .film-strip > svg'),"
+            " node => node.getBoundingClientRect().right)"
+        )
+        assert edges[1] <= edges[0] + 1
+
+
+@pytest.mark.parametrize("width", [390, 800, 1400])
+def test_page_that_opens_with_a_prompt_shows_it(
+    browser: Browser, prompts: tuple[Path, Callable[[str], str]], width: int
+) -> None:
+    path, address = prompts
+    size = {"width": width, "height": 900}
+    with visiting(browser, path, address("p=3"), viewport=size) as page:
+        opened(page, 3)
+        until(
+            page,
+            "(top => top >= 0 && top < 100)"
+            "(document.querySelector('.response.prompt h2').getBoundingClientRect().top)",
+        )
 
 
 def test_without_scripts_the_overview_has_the_strip(

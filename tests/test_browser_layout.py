@@ -2,6 +2,7 @@
 
 import random
 import re
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -91,8 +92,7 @@ def long_names() -> list[dict[str, Any]]:
             is_truncated=n % 5 == 0,
             tokens_processed=chance.randint(10**9, 10**12),
         )
-        for step in range(6)
-        for n in range(10)
+        for step, n in product(range(6), range(10))
     ]
 
 

@@ -139,7 +139,8 @@ def test_texts_are_escaped_as_in_the_exported_files(browser, tmp_path):
     texts = [*IDS, *FORMULAS, *controls, "-1.5", "0.1", "Infinity", ""]
     copied = page.evaluate("texts => csvOf([], texts.map(text => [text, 0]))", texts)
     page.close()
-    cells = [row[0] for row in csv.reader(io.StringIO(copied, newline="")) if row]
+    lines = csv.reader(io.StringIO(copied, newline=""))
+    cells = [row[0] for row in lines if row]
     assert cells == [escape(without_controls(text)) for text in texts]
 
 
@@ -239,7 +240,8 @@ def test_rows_written_by_scripts_look_like_those_in_the_pages_html(
     for count in (1, 2000):
         for module in ("step", "responses"):
             monkeypatch.setattr(f"rlreport.pages.{module}.STATIC_ROWS", count)
-        reports.append(Path(rlreport.build(log, tmp_path / str(count), workers=1).out))
+        built = rlreport.build(log, tmp_path / str(count), workers=1)
+        reports.append(Path(built.out))
     for name in ("steps/1.html", "responses.html"):
         scripted, static = (rows_of(browser, report / name) for report in reports)
         assert scripted == static

@@ -38,7 +38,8 @@ def test_figures_stand_in_a_line(group_page, subtests):
     page = group_page
     line = page.locator(".response-figures.line > div")
     assert line.count() == 7
-    assert len({box_of(line.nth(k))["y"] for k in range(7)}) == 1
+    heights = {box_of(figure)["y"] for figure in line.all()}
+    assert len(heights) == 1
     with subtests.test("the first ones"):
         names = line.locator("dt").all_inner_texts()
         shown = [name.replace("\n", " ") for name in names[:4]]
@@ -137,9 +138,8 @@ def test_the_group_says_what_numpy_computes_and_the_list_is_filtered_by_it(
     address = f"#min.group={group[0]:.0f}&max.group={group[0]:.0f}"
     with visiting(browser, page_of_step, address) as page:
         page.wait_for_selector(".chips button")
-        expected = [
-            n for n, one in zip(data["n"], group, strict=True) if one == group[0]
-        ]
+        members = zip(data["n"], group, strict=True)
+        expected = [n for n, one in members if one == group[0]]
         assert sorted(map(int, listed(page))) == sorted(expected)
 
 

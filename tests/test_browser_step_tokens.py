@@ -31,7 +31,8 @@ def built(tmp_path_factory) -> Path:
     rows = []
     for step in range(6):
         for n in range(3):
-            one = row(step, prompt=f"p{n}", response="".join(TOKENS), reward=float(n))
+            text = "".join(TOKENS)
+            one = row(step, prompt=f"p{n}", response=text, reward=float(n))
             one["response_tokens"] = [f"{step}.{n}", *TOKENS]
             one["logprobs"] = [-0.125 * (step + 1)] * (len(TOKENS) + 1)
             rows.append(one if step < 5 else row(step, prompt=f"p{n}", reward=1.0))

@@ -439,7 +439,7 @@ def test_two_runs_in_one_folder_are_not_judged_and_the_sentence_says_what_to_do(
     assert [finding.id for finding in report.verdict.findings] == ["mixed_runs"]
     assert len(report.verdict.not_run) > 30 and not report.verdict.passed
     text = (tmp_path / "out/index.html").read_text()
-    verdict = text.split("</section>")[0]
+    verdict = text.split('<section class="verdict')[1].split("</section>")[0]
     assert verdict.count("look like 2 runs") == 1, "in the verdict, once"
 
 

@@ -814,6 +814,6 @@ def test_the_folder_opens_at_its_index_and_reads_whole_without_scripts_on_a_phon
         assert "Lower in these runs" in (
             opened.text_content(".verdict .sentence") or ""
         )
-        assert opened.locator(".charts svg").count() == 2
+        assert opened.locator(".charts .plot > svg").count() == 2
         assert opened.locator(".responses tbody tr").count() > 10
         assert opened.evaluate("document.documentElement.scrollWidth") <= 390

@@ -1,6 +1,7 @@
 """Charts as figures: as wide as their place, with names and rules in them, and smooth curves."""
 
 import re
+from dataclasses import replace
 from xml.etree import ElementTree as ET
 
 import numpy as np
@@ -13,7 +14,7 @@ from rlreport.draw.curves import ChartStyle, DrawnCurve, curve_chart
 from rlreport.draw.frame import Frame
 from rlreport.draw.rules import QUIET, RunRule
 from rlreport.draw.smoothing import running_median
-from rlreport.draw.svg import drawn
+from rlreport.draw.svg import drawn, png
 from tests.tables_builder import STEP, tables
 
 NOISE = np.random.default_rng(0)
@@ -50,7 +51,8 @@ def static_rows(chart: Chart, layer: str) -> list[dict]:
 
 
 def test_a_drawing_has_no_width_of_its_own_and_its_places_are_shares_of_the_plot():
-    chart = chart_of(curve("a", np.arange(41.0)), curve("b", np.arange(41.0)[::-1]))
+    rising = np.arange(41.0)
+    chart = chart_of(curve("a", rising), curve("b", rising[::-1]))
     root = ET.fromstring(chart.svg)
     assert root.get("viewBox") is None
     assert (root.get("width"), root.get("height")) == ("100%", "200")
@@ -97,9 +99,20 @@ def test_names_of_few_curves_are_in_the_plot_and_all_others_in_a_key(titles, in_
         assert written == in_plot
 
 
+def test_a_picture_for_mail_has_the_key_below_its_plot():
+    curves = [curve(f"c{k}", np.full(20, k)) for k in range(4)]
+    chart = chart_of(*curves)
+    heights = []
+    for one in (chart, replace(chart, key=())):
+        picture = png(one, 600)
+        heights.append(int.from_bytes(picture[20:24], "big"))
+    assert heights[0] > heights[1]
+
+
 def test_a_name_is_below_the_end_of_a_curve_that_falls_and_above_others():
     falling = np.r_[np.full(46, 8.0), 7.0, 6.0, 5.0, 4.0]
-    chart = chart_of(curve("falls", falling), curve("stays", np.full(50, 1.0)))
+    level = np.full(50, 1.0)
+    chart = chart_of(curve("falls", falling), curve("stays", level))
     labels = {row["label"]: row["y"] for row in rows_of(chart, "label")}
     assert labels["falls"] < 4.0
     assert labels["stays"] > 1.0
@@ -112,7 +125,8 @@ RULES = (
 
 
 def ruled() -> dict[str, Chart]:
-    made = tables(reward=np.where(STEP < 20, 0.8, 0.2), response_tokens=STEP + 5.0)
+    reward = np.where(STEP < 20, 0.8, 0.2)
+    made = tables(reward=reward, response_tokens=STEP + 5.0)
     finding = ToldFinding(
         "one",
         Severity.CRITICAL,
@@ -151,7 +165,8 @@ def test_other_charts_have_quiet_rules_at_the_same_steps_without_labels():
 def test_values_of_a_sparse_curve_are_points_and_those_of_a_dense_one_are_not():
     sparse = np.full(200, np.nan)
     sparse[::20] = np.linspace(0, 1, 10)
-    chart = chart_of(curve("eval", sparse), curve("loss", np.linspace(0, 1, 200)))
+    dense = np.linspace(0, 1, 200)
+    chart = chart_of(curve("eval", sparse), curve("loss", dense))
     points = rows_of(chart, "point")
     assert [row["step"] for row in points] == list(range(0, 200, 20))
     assert {row["series"] for row in points} == {"eval"}
@@ -163,7 +178,8 @@ def ink(svg: str, width: float) -> float:
     length = 0.0
     for path in re.findall(rf'<path d="(M[^"]*)"[^>]*stroke-width="{width:g}"', svg):
         points = np.array(re.findall(r"(-?[\d.]+),(-?[\d.]+)", path), np.float64)
-        length += float(np.hypot(*np.diff(points, axis=0).T).sum())
+        ways = np.diff(points, axis=0)
+        length += float(np.linalg.norm(ways, axis=1).sum())
     return length
 
 
@@ -188,7 +204,8 @@ def test_60_noisy_steps_are_a_moving_average_before_a_thin_line():
 
 
 def test_a_running_median_keeps_a_valley_and_where_it_begins():
-    values = np.where((np.arange(400) >= 200) & (np.arange(400) < 218), 0.0, 1.0)
+    values = np.ones(400)
+    values[200:218] = 0.0
     smooth = running_median(values + NOISE.normal(0, 0.05, 400))
     assert smooth[190] > 0.8
     assert smooth[209] < 0.2

@@ -144,6 +144,11 @@ def test_colours_are_clipped_at_the_98th_percentile_of_magnitudes() -> None:
     assert clip_of(np.array([np.nan])) == 0.0
 
 
+def test_colours_of_the_largest_numbers_are_those_of_smaller_ones() -> None:
+    for value, expected in ((1e308, 11), (-1e308, 1), (0.0, 6), (np.inf, 11)):
+        assert bin_of(value, 1e308) == expected
+
+
 def test_wide_characters_take_two_cells_and_marks_none() -> None:
     for width, characters in ((1, "aéΩ"), (2, "猫カ한🎉，")):
         assert {cell.width for cell in cells(characters)} == {width}
@@ -168,6 +173,7 @@ def test_words_that_the_row_above_lacks_are_new() -> None:
 
 def film_row(*texts: str, bins: list[int] | None = None, **others: Any) -> FilmRowData:
     given: FilmRowData = {
+        "name": "step 1",
         "head": "step 1",
         "about": [],
         "above": "",
@@ -279,6 +285,53 @@ def test_picture_has_title_caption_and_no_link_or_custom_property() -> None:
     assert "http" not in drawn.replace("http://www.w3.org/2000/svg", "")
 
 
+SEEN = (2, 19, 32, 38, 48, 58)
+
+
+def strip_of_curve(reach: float, width: float = 1000, **others: Any) -> str:
+    """Draw answers at SEEN, of which each has a dot, in a run of 60 steps."""
+    points = [(step, step / 60) for step in SEEN]
+    curve = {
+        "low": 0.0,
+        "high": 59.0,
+        "means": points,
+        "dots": points,
+        "reach": reach,
+        "words": "Reward",
+        **others,
+    }
+    rows = [film_row("Yes", step=step, reward=step / 60) for step in SEEN]
+    data: Any = {**strip(1), "curve": curve, "rows": rows, "rules": [], "ends": None}
+    return film_strip(data, width).markup()
+
+
+@pytest.mark.parametrize("width", [360, 1000])
+def test_each_row_has_a_tick_and_labels_are_those_of_rows_first(width: float) -> None:
+    drawn = strip_of_curve(60, width)
+    ticks = re.findall(r'<path d="((?:M[\d.]+,[\d.]+v4)+)"', drawn)
+    assert [tick.count("M") for tick in ticks] == [len(SEEN)]
+    labels = re.findall(r'text-anchor="middle"[^>]*>(\d+)<', drawn)
+    assert set(labels) >= {"2", "19", "32", "48", "58"}
+    assert "59" not in labels
+
+
+def test_means_that_are_far_apart_are_not_joined_by_a_solid_line() -> None:
+    solid = re.compile(r'd="([^"]*)" stroke-width="1.75"')
+    dashed = re.compile(r'd="([^"]*)" stroke-dasharray="2 4"')
+    drawn = strip_of_curve(12)
+    # 2 to 19 and 19 to 32 are far, the others follow each other.
+    assert [path.count("L") for path in dashed.findall(drawn)] == [2]
+    (path,) = solid.findall(drawn)
+    assert path.count("M") == 1
+    assert path.count("L") == 3
+    assert dashed.search(strip_of_curve(17)) is None
+
+
+def test_circles_are_around_dots_of_answers_only() -> None:
+    assert strip_of_curve(60).count("<circle") == len(SEEN)
+    assert "<circle" not in strip_of_curve(60, dots=[])
+
+
 def recurring(steps: int = 12, **others: object) -> list[dict[str, Any]]:
     """Rows of a run in which four prompts recur, each with two answers at a step."""
     rows = []
@@ -342,6 +395,38 @@ def test_answers_to_different_prompts_name_them(tmp_path: Path) -> None:
     assert len(data["rows"]) == MOST_ROWS
     for one in data["rows"]:
         assert one["above"].startswith(f"Question {one['step']}-")
+
+
+def test_row_of_two_rewards_says_the_mean_of_its_step(tmp_path: Path) -> None:
+    rows = [
+        row(step, prompt=f"Question {step}-{k}", response=f"Answer {k}", reward=k == 3)
+        for step, k in product(range(9), range(4))
+    ]
+    report = built(tmp_path, rows)
+    for one in film_data(report)["rows"]:
+        assert one["about"][:2] == ["reward 0", "mean 0.250"]
+    page = (report / "index.html").read_text("utf-8")
+    assert "theirs is the more frequent one at their step" in page
+    assert packed(report)["twoRewards"] is True
+
+
+def test_row_of_many_rewards_says_its_own_only(tmp_path: Path) -> None:
+    report = built(tmp_path, recurring())
+    for one in film_data(report)["rows"]:
+        assert not any(words.startswith("mean") for words in one["about"])
+    assert packed(report)["twoRewards"] is False
+
+
+def test_caption_of_the_picture_names_the_run_as_one(tmp_path: Path) -> None:
+    caption = film_data(built(tmp_path, recurring(), title="hack"))["caption"]
+    assert caption.startswith("Run hack, steps 0–11. Colour: ")
+
+
+def test_line_joins_neighbouring_steps_however_few_there_are(tmp_path: Path) -> None:
+    rows = [row(step, prompt="Q", response="A", reward=step) for step in (0, 10, 20)]
+    curve = film_data(built(tmp_path, rows))["curve"]
+    assert curve is not None
+    assert curve["reach"] == 10
 
 
 def test_redacted_report_has_no_strip_and_no_text(tmp_path: Path) -> None:

@@ -1,6 +1,8 @@
 """What a judge wrote, and the final answer of a response: kept, bounded, and in the panel."""
 
 import json
+import time
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -49,6 +51,13 @@ def test_other_fields_are_not(name):
     assert not is_judges(name)
 
 
+def test_long_names_cost_nothing():
+    assert is_judges(f"{'x' * 180}_judge_prompt")
+    before = time.perf_counter()
+    assert not is_judges("rm" * 50_000)
+    assert time.perf_counter() - before < 0.1
+
+
 def test_what_is_kept_of_a_judge_is_bounded():
     record = {f"judge_{k}": f"begin {'x' * 100_000} end" for k in range(30)}
     kept = judges_texts(record)
@@ -78,7 +87,7 @@ def judged_row(step: int, answer: str) -> dict:
 @pytest.fixture(scope="module")
 def report(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("judged")
-    rows = [judged_row(step, answer) for step in (0, 1) for answer in ("66", "64")]
+    rows = [judged_row(*one) for one in product((0, 1), ("66", "64"))]
     rows.append(row(1, prompt="46 + 20?", response="I do not know"))
     log = write(folder / "a.jsonl", rows)
     for out in ("report", "redacted"):

@@ -339,10 +339,10 @@ SEEN = """() => {
   while (walk.nextNode()) {
     const text = walk.currentNode.data.split(/\\s+/).join(" ").trim();
     const unseen = walk.currentNode.parentElement.closest(skipped);
-    if (!text || (unseen && !open)) continue;
+    if (!text || unseen) continue;
     if (open) found[found.length - 1] += " " + text;
     else found.push(text);
-    if (!unseen) open += (text.match(/⟦/g) ?? []).length - (text.match(/⟧/g) ?? []).length;
+    open += (text.match(/⟦/g) ?? []).length - (text.match(/⟧/g) ?? []).length;
   }
   return found;
 }"""

@@ -324,14 +324,17 @@ def test_no_text_takes_long_or_grows_without_end():
 
 
 def test_a_target_is_written_exactly():
-    addresses = Addresses(frozenset({5}))
+    addresses = Addresses(frozenset({5, -5}))
     charts = {"own_x y": "Mine"}
-    targets = Targets(addresses, {(5, 1)}, {7}, charts, {"f"})
+    shown = {(5, 1), (-5, 1)}
+    targets = Targets(addresses, shown, {7}, charts, {"f"})
     assert ">Mine</a>" in render_notes("[](<chart:own_x y>)", targets).html
     there = (
         "step:5",
         "step:05",
+        "step:-5",
         "response:5/1",
+        "response:-5/1",
         "prompt:7",
         "chart:own_x y",
         "finding:f",

@@ -54,10 +54,13 @@ def test_one_end_of_the_reward_never_has_all_responses():
     assert preset_of("best", rare)["ranges"] == {"reward": (1, None)}
 
 
-SAME = ([], [NAN, NAN], [1, 1], [2, np.inf])
+NOTHING: list[float] = []
+UNKNOWN = [NAN, NAN]
+EQUAL = [1, 1]
+ONE_FINITE = [2, np.inf]
 
 
-@pytest.mark.parametrize("rewards", SAME)
+@pytest.mark.parametrize("rewards", [NOTHING, UNKNOWN, EQUAL, ONE_FINITE])
 def test_without_different_rewards_none_is_worst_or_best(rewards):
     assert preset_of("worst", {"reward": rewards}) is None
     assert preset_of("best", {"reward": rewards}) is None
@@ -188,7 +191,7 @@ def test_a_copy_of_a_shown_column_is_hidden_and_says_so():
     found = hidden(
         [0, 1, 0, 1],
         reward=reward,
-        raw=np.float32(reward),
+        raw=np.array(reward, np.float32),
         near=[0.1, 0.5, NAN, 0.71],
         less=[0.1, NAN, NAN, 0.7],
     )

@@ -11,6 +11,7 @@ from scipy import stats
 
 from rlreport.summarise.prompt_courses import (
     EXACT_RESPONSES,
+    FEW_RESPONSES,
     PromptCourse,
     fisher_p,
     kept,
@@ -22,6 +23,9 @@ from tests.tables_builder import response_table
 
 RUNS = 120
 """Runs of each family, of which at most 5% may have a false course."""
+
+# Chance of finding a large change with FEW_RESPONSES on each side
+LEAST_POWER = 0.8
 
 Family = Callable[[np.random.Generator, float], pd.DataFrame]
 
@@ -258,3 +262,19 @@ def test_huge_rewards_do_not_break_the_test():
     with np.errstate(over="ignore", invalid="ignore"):
         found = courses_of({0: [tiny, huge], 1: usual})
     assert found[0] == "IMPROVED"
+
+
+def power_of_shares(size: int) -> float:
+    """Return the chance that a share which rises from 25% to 75% is found at p <= 0.05."""
+    numbers = np.arange(size + 1)
+    early, late = np.meshgrid(numbers, numbers, indexing="ij")
+    sizes = np.full(early.size, size)
+    table = np.column_stack([early.ravel(), sizes, late.ravel(), sizes])
+    chance = stats.binom.pmf(early, size, 0.25) * stats.binom.pmf(late, size, 0.75)
+    return float(chance.ravel()[fisher_p(table) <= 0.05].sum())
+
+
+def test_large_changes_are_found_unless_responses_are_few() -> None:
+    assert power_of_shares(FEW_RESPONSES) >= LEAST_POWER
+    below = [power_of_shares(size) for size in range(2, FEW_RESPONSES)]
+    assert max(below) < LEAST_POWER

@@ -3,6 +3,7 @@
 import json
 import re
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,8 @@ from rlreport.draw.prompt_map import (
     step_bins,
 )
 from rlreport.draw.strips import Steps, axis_of
+from rlreport.draw.theme import tokens
+from rlreport.pages.prompt_map_view import _rule
 from rlreport.summarise.run import prompt_table
 from rlreport.text.language import ENGLISH
 from tests.reading import row, write
@@ -95,7 +98,8 @@ def test_the_drawing_has_the_colour_of_each_cell(levels):
     span = scale.high - scale.low
     part = np.clip((drawn.means - scale.low) / span, 0, 1)
     known = found >= 0
-    assert (found[known] == np.rint(part * 7)[known]).all()
+    last = len(COLOURS) - 1
+    assert (found[known] == np.rint(part * last)[known]).all()
 
 
 @pytest.mark.parametrize(
@@ -121,6 +125,38 @@ def test_columns_are_equally_many_logged_steps_and_at_most_sixty(steps, count, w
     low, high = bins.extent
     assert low < bins.first
     assert high > bins.last
+
+
+def test_columns_are_so_wide_that_most_cells_are_filled():
+    # Of 96 prompts each step has 24: each is seen once in four steps.
+    random = np.random.default_rng(1)
+    epochs = [random.permutation(96) for _ in range(15)]
+    prompt = np.concatenate(epochs)
+    step = np.arange(len(prompt)) // 24
+    columns = {"step": step, "prompt_id": prompt, "reward": random.random(len(prompt))}
+    drawn = map_of(response_table(columns))
+    assert drawn.bins.count == 15
+    assert drawn.bins.width == 4
+    assert (drawn.count > 0).all()
+
+
+def test_columns_stay_steps_if_prompts_miss_some():
+    assert step_bins(np.arange(20), seen=18).count == 20
+    assert step_bins(np.arange(20), seen=12).count == 10
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_the_lowest_colour_differs_clearly_from_an_empty_cell(theme):
+    def luminance(colour: str) -> float:
+        parts = np.array([int(colour[k : k + 2], 16) for k in (1, 3, 5)]) / 255
+        linear = np.where(
+            parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4
+        )
+        return float(linear @ [0.2126, 0.7152, 0.0722])
+
+    colours = tokens(theme)
+    levels = sorted([luminance(colours[COLOURS[0]]), luminance(colours["page"])])
+    assert (levels[1] + 0.05) / (levels[0] + 0.05) > 1.5
 
 
 def test_a_map_is_bounded_whatever_the_run():
@@ -184,6 +220,72 @@ def test_prompts_that_do_not_recur_have_no_map(tmp_path: Path):
     assert "prompt-map" not in page
     assert "No prompt has rewards at several steps" in page
     assert json.loads((out / "data/report.json").read_bytes())["prompts"] is None
+
+
+def seen_once(prompts: int, **fields: Any) -> list[dict[str, Any]]:
+    return [
+        row(k % 7, prompt=f"once {k}", response=f"r{k}", reward=k % 2, **fields)
+        for k in range(prompts)
+    ]
+
+
+def seen_often(prompts: int, **fields: Any) -> list[dict[str, Any]]:
+    return [
+        row(step, prompt=f"often {k}", response=f"{step}", reward=step % 2, **fields)
+        for k in range(prompts)
+        for step in range(4)
+    ]
+
+
+def built(folder: Path, rows: list[dict[str, Any]]) -> Path:
+    write(folder / "log.jsonl", sorted(rows, key=lambda one: one["step"]))
+    rlreport.build(folder / "log.jsonl", folder / "out", workers=1)
+    return folder / "out"
+
+
+def test_few_prompts_that_recur_make_no_map_and_no_counts(tmp_path: Path):
+    out = built(tmp_path, seen_once(137) + seen_often(3))
+    page = (out / "prompts.html").read_text()
+    assert "prompt-map" not in page
+    assert "Only 3 of 140 prompts have rewards at several steps" in page
+    assert "seen at several steps" not in (out / "index.html").read_text()
+
+
+def test_few_prompts_of_validation_that_recur_make_a_map():
+    table = responses(140, [0], 4, random_rewards(2))
+    again = responses(2, range(9), 1, random_rewards(2))
+    again["prompt_id"] += 140
+    both = pd.concat([table, again], ignore_index=True).sort_values("step")
+    assert map_of(both) is None
+    both["validation"] = (both["prompt_id"] >= 140).astype(np.int8)
+    drawn = map_of(both)
+    assert drawn is not None
+    assert {*drawn.prompts} == {140, 141}
+
+
+def test_page_of_prompts_has_one_heading_above_the_list(tmp_path: Path):
+    page = (built(tmp_path, seen_often(5)) / "prompts.html").read_text()
+    above = page[: page.index("prompt-table")]
+    assert re.findall(r"<h([1-6])", above[above.index("<main") :]) == ["1"]
+
+
+def test_counts_of_few_answers_say_that_small_changes_do_not_show(tmp_path: Path):
+    page = (built(tmp_path, seen_often(5)) / "prompts.html").read_text()
+    assert "With 1 response in each third, only large changes can be told." in page
+    many = (built(tmp_path / "many", 18 * seen_often(5)) / "prompts.html").read_text()
+    assert "Improved and regressed" in many
+    assert "only large changes" not in many
+
+
+def test_counts_of_a_hacked_reward_say_that_it_is_not_earned():
+    verdict = SimpleNamespace(id="reward_hacking_token", name="reward hacking")
+    for lead, is_said in ((verdict, True), (None, False)):
+        report: Any = SimpleNamespace(run=SimpleNamespace())
+        report.run.verdict = SimpleNamespace(leading=lead)
+        table = responses(5, range(8), 4, random_rewards(2))
+        report.run.tables = SimpleNamespace(prompts=prompt_table(table))
+        rule = str(ENGLISH.of(_rule(report, map_of(table))))
+        assert ("“reward hacking” says that these rewards" in rule) == is_said
 
 
 def test_a_hostile_prompt_stays_text(tmp_path: Path):

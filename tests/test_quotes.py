@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 import subprocess
+import time
 from html import unescape
 from pathlib import Path
 from urllib.parse import unquote
@@ -15,7 +16,7 @@ from playwright.sync_api import ViewportSize
 import rlreport
 from rlreport.pages.author_notes import quotes_of, render_notes
 from rlreport.pages.page import MOST_QUOTED, Addresses
-from rlreport.pages.quotes import MOST_CHARS, Quote, holds_quote
+from rlreport.pages.quotes import MOST_CHARS, Quote, holds_quote, linked_quotes
 from tests.browser import serious, until, visiting
 from tests.forms import FORMS, everything
 from tests.hostile import MARK, STRINGS
@@ -42,12 +43,12 @@ def log(tmp_path_factory) -> Path:
     for (step, n), text in TEXTS.items():
         tokens = re.findall(r"\s?\S+|\s", text) if (step, n) != (1, 0) else None
         assert tokens is None or "".join(tokens) == text
-        fields = {}
+        one = row(step, prompt=f"p{n}", response=text, reward=float(n))
         if tokens:
-            values = [-0.5] * len(tokens)
-            fields = {"response_tokens": tokens, "logprobs": values}
-            fields["ref_logprobs"] = [-0.4] * len(tokens)
-        rows.append(row(step, prompt=f"p{n}", response=text, reward=float(n), **fields))
+            one["response_tokens"] = tokens
+            one["logprobs"] = [-0.5] * len(tokens)
+            one["ref_logprobs"] = [-0.4] * len(tokens)
+        rows.append(one)
     return write(tmp_path_factory.mktemp("logs") / "log.jsonl", rows)
 
 
@@ -108,6 +109,8 @@ def test_broken_quotes_are_listed_on_the_data_page_and_printed(log, tmp_path):
     warning = "quotes in the notes that are not in their responses: "
     names = "response:0/0 “The answer is 5”, response:9/9 “there”"
     assert f"warning: {warning}{names}" in done.stderr.replace("\n", " ")
+    quiet = command("build", log, "-o", tmp_path / "out", *notes, "--quiet")
+    assert (quiet.returncode, quiet.stderr) == (0, "")
     page = (tmp_path / "out" / "data.html").read_text("utf-8")
     assert f"{warning}{names}" in page
 
@@ -159,6 +162,9 @@ def test_a_quote_of_a_text_that_is_not_kept_says_so():
     ("written", "quotes"),
     [
         ('response:1/2 "a"', [(1, 2, "a")]),
+        ('response:-5/2 "a"', [(-5, 2, "a")]),
+        ('["a"](response:-5/2)', [(-5, 2, "a")]),
+        ('response:5/-2 "a"', []),
         ("见response:1/2「好」。", [(1, 2, "好")]),
         ("response:1/2: «a b»", [(1, 2, "a b")]),
         ("[„a“](response:1/2)", [(1, 2, "a")]),
@@ -171,6 +177,8 @@ def test_a_quote_of_a_text_that_is_not_kept_says_so():
         ("`response:1/2 “a”`", []),
         ("    response:1/2 “a”", []),
         ("```\nresponse:1/2 “a”\n```", []),
+        ("```` ` response:1/2 “a” ````", []),
+        ("`` response:1/2 “a” `", [(1, 2, "a")]),
         ("[“a”](step:1)", []),
         ("[a](response:1/2)", []),
         ("response:1 “a”", []),
@@ -215,6 +223,14 @@ def test_no_notes_take_long():
         assert len(render_notes(text).html) < 2_000_000
 
 
+def test_runs_of_backticks_are_read_in_linear_time():
+    by_length = "".join("`" * length + "a" for length in range(1, 346))
+    for text in ("`" * 60_000, f"{'`' * 60_000}a", by_length, "a`" * 30_000):
+        before = time.perf_counter()
+        assert linked_quotes(text) == text
+        assert time.perf_counter() - before < 1
+
+
 def test_python_and_the_browser_find_the_same_quotes():
     program = shutil.which("node")
     if program is None:
@@ -239,7 +255,8 @@ def test_python_and_the_browser_find_the_same_quotes():
         encoding="utf-8",
     )
     controls = "\x1c\x1d\x1e\x1f\x85"  # no text of a report has them
-    for (text, quote), found in zip(pairs, json.loads(done.stdout), strict=True):
+    in_browser = json.loads(done.stdout)
+    for (text, quote), found in zip(pairs, in_browser, strict=True):
         if not any(control in text for control in controls):
             assert holds_quote(text, quote) is found, (text, quote)
 

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from html import unescape
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +22,7 @@ from rlreport.check.unlogged import (
     by_needs,
     unlogged,
 )
-from rlreport.definitions import MEANINGS, defined, terms_of_roles
+from rlreport.definitions import MEANINGS, NO_SIGNAL, TEXTS, defined, terms_of_roles
 from rlreport.fields import CANONICAL
 from rlreport.metrics.roles import PLAIN_NAMES, ROLES
 from rlreport.pages.terms import limits_in_words
@@ -46,7 +47,7 @@ def test_every_name_of_a_figure_on_any_page_has_a_definition(real_report, run):
     folder = real_report(run)
     entries = ENTRY.findall((folder / "figures.html").read_text("utf-8"))
     assert len(set(entries)) == len(entries)
-    named = {term for page in pages_below(folder) for term in TERM.findall(page)}
+    named = set(TERM.findall("\n".join(pages_below(folder))))
     assert {"kl_k1_mean", "responses.reward", "prompts.reward_gain"} <= named
     assert named <= set(entries)
 
@@ -61,10 +62,23 @@ def test_the_columns_that_lists_and_tables_of_steps_show_carry_their_terms(hacki
         head = text[text.index(f'data-table="{table}"') :].partition("</thead>")[0]
         headers = re.findall(r'<th [^>]*class="number"[^>]*>', head)
         # The step and the number of a response are its name.
-        names = ('data-key="n"', 'data-key="step"')
-        headers = [one for one in headers if not any(name in one for name in names)]
+        name = re.compile('data-key="(n|step)"')
+        headers = [one for one in headers if not name.search(one)]
         assert len(headers) > 3
         assert all("data-term=" in one for one in headers)
+
+
+def test_every_column_of_texts_that_spread_opens_its_definition(hacking):
+    text = (hacking / "texts.html").read_text("utf-8")
+    head = text[text.index('data-table="ngrams"') :].partition("</thead>")[0]
+    keys = set(re.findall(r'data-term="texts\.([^"]*)"', head))
+    assert keys == {column.name for column in TEXTS}
+
+
+def test_the_chart_of_groups_opens_what_groups_without_signal_are(real_report):
+    text = (real_report("grpo_math") / "index.html").read_text("utf-8")
+    (title,) = re.findall(r"<[^>]*>Groups: [^<]*", text)
+    assert f'data-term="{NO_SIGNAL}"' in title
 
 
 def test_definitions_name_thresholds_roles_and_columns_that_exist():
@@ -147,9 +161,10 @@ def test_the_page_of_definitions_is_linked_from_the_foot_not_from_the_navigation
 
 
 def test_whatever_checks_need_is_a_subject_that_can_be_logged_or_known_not_to_be():
-    needs = {need.words for check in CHECKS for need in check.needs}
-    needs |= {check.needs_also for check in CHECKS if check.needs_also}
-    said = {words for subject in SUBJECTS for words in subject.needs}
+    needs = {check.needs_also for check in CHECKS if check.needs_also}
+    for check in CHECKS:
+        needs |= {need.words for need in check.needs}
+    said = set(chain.from_iterable(subject.needs for subject in SUBJECTS))
     assert needs == (needs & said) | set(NOT_LOGGED_AT_ALL)
     assert not said & set(NOT_LOGGED_AT_ALL)
     # Each is said once, by a subject whose fields, metrics and settings exist.
@@ -252,7 +267,7 @@ def test_the_data_page_says_what_would_log_it_and_the_verdict_links_there(hackin
 def test_every_check_of_a_run_that_could_not_run_is_in_one_group(shared_data, tmp_path):
     result = rlreport.build(shared_data / "grpo_math", tmp_path / "out", workers=1)
     groups = by_needs(result.verdict.not_run)
-    ids = [check for _, checks in groups for check in checks]
+    ids = list(chain.from_iterable(checks for _, checks in groups))
     assert sorted(ids) == sorted(check.id for check in result.verdict.not_run)
     assert set(ids) <= set(BY_ID)
     sizes = [len(checks) for _, checks in groups[:-1]]

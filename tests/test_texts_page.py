@@ -30,8 +30,10 @@ def rows() -> list[dict[str, object]]:
     for step in range(STEPS):
         for n in range(EACH):
             words = [f"answer {(n * 7 + step) % 19}"]
-            words += ["it was a party"] * (n < share_of(step, "party"))
-            words += ["hurray & <b>more</b>"] * (n >= EACH - share_of(step, "hurray"))
+            if n < share_of(step, "party"):
+                words.append("it was a party")
+            if n >= EACH - share_of(step, "hurray"):
+                words.append("hurray & <b>more</b>")
             made.append(
                 row(
                     step,
@@ -69,7 +71,8 @@ def exact(cell: str) -> float:
 
 
 def steps_of(cell: str) -> range:
-    low, *high = map(int, re.findall(r"\d+", re.sub("<[^>]*>", "", cell)))
+    text = re.sub("<[^>]*>", "", cell)
+    low, *high = map(int, re.findall(r"\d+", text))
     return range(low, (high[0] if high else low) + 1)
 
 

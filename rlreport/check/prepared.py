@@ -204,7 +204,12 @@ def constant_ends(values: Floats) -> tuple[int, int]:
     after_head = values[lengths[0] :]
     head = _end_length(values[0], lengths, of_runs, after_head)
     before_tail = values[: count - lengths[-1]]
-    tail = _end_length(values[-1], lengths[::-1], of_runs[::-1], before_tail)
+    tail = _end_length(
+        values[-1],
+        lengths[::-1],
+        of_runs[::-1],
+        before_tail,
+    )
     if count - head - tail < LEAST_BETWEEN:
         return 0, 0  # a fit finds two constant halves by itself
     return head, tail

@@ -41,7 +41,7 @@ class Subject:
     of_agents: bool = False
 
 
-SUBJECTS: tuple[Subject, ...] = (
+_OF_RESPONSES = (
     Subject(
         translatable("rollouts"),
         (
@@ -164,6 +164,8 @@ SUBJECTS: tuple[Subject, ...] = (
         ("explained_variance",),
     ),
     Subject(translatable("tokens"), ("response_tokens",), ("response_tokens",)),
+)
+_OF_RUNS = (
     Subject(
         translatable("versions of the sampling policy"),
         ("policy_version",),
@@ -221,6 +223,9 @@ SUBJECTS: tuple[Subject, ...] = (
         of_agents=True,
     ),
 )
+
+# All that a log may lack, in the order of the page
+SUBJECTS: tuple[Subject, ...] = (*_OF_RESPONSES, *_OF_RUNS)
 
 # Needs of checks that no logging meets: they ask for another run, or for more of it
 NOT_LOGGED_AT_ALL = (
@@ -390,10 +395,10 @@ def _key_of(roles: Iterable[str], framework: str | None) -> str:
 
 def _subject_of(needs: str) -> Subject | None:
     """Return the subject of what a check needs, None if logging would not help."""
-    by_words = {words: subject for subject in SUBJECTS for words in subject.needs}
     for literal in _literals(needs):
-        if literal in by_words:
-            return by_words[literal]
+        for subject in SUBJECTS:
+            if literal in subject.needs:
+                return subject
     return None
 
 

@@ -66,7 +66,7 @@ class GuardedFigure(NamedTuple):
     better: int  # which direction is better: 1 up, -1 down, 0 neither
 
 
-GUARDRAILS = (
+_OF_POLICY = (
     GuardedFigure(
         "validation", translatable("Validation"), (f"{TRAINER}validation",), 1
     ),
@@ -96,6 +96,8 @@ GUARDRAILS = (
     ),
     GuardedFigure("distinct_2", translatable("Distinct-2"), ("distinct_2",), 1),
     GuardedFigure("duplicates", translatable("Repeated responses"), ("duplicate",), -1),
+)
+_OF_GROUPS_AND_TOOLS = (
     GuardedFigure(
         "all_wrong_groups",
         translatable("Groups without signal, all wrong"),
@@ -122,6 +124,9 @@ GUARDRAILS = (
         -1,
     ),
 )
+
+# In the order of the page
+GUARDRAILS = (*_OF_POLICY, *_OF_GROUPS_AND_TOOLS)
 
 # Guardrails that never count as better, only as changed, as a collapsed policy improves them
 NEVER_BETTER = ("length", "surprisal", "entropy", "gradient_norm")

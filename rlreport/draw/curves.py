@@ -73,6 +73,7 @@ TURNING_POINTS = 1 / 3
 _SHOWN_BEHIND = "smoothing ? 0.4 : 0"
 MARGIN = 0.06  # of a logarithmic axis, as a fraction of its decades, at either end
 
+USUAL_TICKS = {"half": 6, "wide": 12}  # numbers of steps below a chart, by its size
 # Names of curves stand in the plot if there are at most so many, none of them longer; otherwise
 # above it, in a key
 MOST_NAMES = 3
@@ -312,7 +313,7 @@ def _curve_chart(
     spec, vega = fill(
         f"curves_{y.scale}",
         {"rows": drawn_rows, **layers},
-        (frame.axis(min(12 if style.wide else 6, len(thin.steps))), y),
+        (frame.axis(min(USUAL_TICKS[size], len(thin.steps))), y),
         curve_styles(thin.curves),
         size=size,
     )
@@ -645,7 +646,8 @@ def _labels(
     if len(curves) < 2:
         return []
     y_per_pixel = (y.high - y.low) / height
-    near = float(thin.steps[-1] - FALLING_PART * (thin.steps[-1] - thin.steps[0]))
+    first, last = thin.steps[[0, -1]].tolist()
+    near = last - FALLING_PART * (last - first)
     baselines = {}  # in pixels above the lower end of the axis
     for curve in curves:
         own = [

@@ -70,8 +70,6 @@ def curves(scale: Any) -> Spec:
     width = _by_series(alt.Size)
     x = _x("step", tickMinStep=1)
     y = _y("value", scale)
-    label = {"align": "right", "dx": -2, "baseline": "alphabetic"}
-    label_place = {"x": "step:Q", "y": "y:Q", "text": "label:N"}
     hover = alt.selection_point(
         name="hover",
         on="pointerover",
@@ -123,12 +121,7 @@ def curves(scale: Any) -> Spec:
             y="value:Q",
             color=color,
         ),
-        _data_layer("halo", "text", label | HALO, **label_place),
-        _data_layer("label", "text", label, **label_place, color=color),
-        _data_layer(
-            "event_label", "text", {**EVENT_LABEL, "y": 9}, x="step:Q", text="event:N"
-        ),
-        _rule_label(),
+        *_label_layers(color),
         # The tooltip needs one row per step with the values of all series in columns, such as
         # ``policy_value``.
         pointer.transform_fold(
@@ -183,6 +176,19 @@ def stacked() -> Spec:
         .transform_pivot("named", value="amount", groupby=["step"])
         .add_params(hover, at),
     )
+
+
+def _label_layers(color: alt.Color) -> list[Any]:
+    """Return the layers of texts in the plot: names of curves, labels of events and of rules."""
+    look = {"align": "right", "dx": -2, "baseline": "alphabetic"}
+    name = {"x": "step:Q", "y": "y:Q", "text": "label:N"}
+    event = {"x": "step:Q", "text": "event:N"}
+    return [
+        _data_layer("halo", "text", look | HALO, **name),
+        _data_layer("label", "text", look, **name, color=color),
+        _data_layer("event_label", "text", EVENT_LABEL | {"y": 9}, **event),
+        _rule_label(),
+    ]
 
 
 def paths() -> Spec:

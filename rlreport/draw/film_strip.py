@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from types import MappingProxyType
 from typing import NamedTuple, TypedDict
 
@@ -37,6 +37,7 @@ _LINE = 18  # height of a line
 _FONT = 12  # font size of the grid
 _BASELINE = 13  # of a line, below its top
 _GUTTER = 140  # width of what stands left of the grid
+_GUTTER_LINES = 2  # of each thing that is said there
 _LEAST_WIDE = 620  # minimum width of a drawing with such a gutter; else it stands above
 _MOST_COLUMNS = 120
 _LEAST_COLUMNS = 24
@@ -47,7 +48,8 @@ _CURVE = 56  # height of the plot of rewards
 _RULE = 15  # height of the label of a rule
 _AXIS = 20
 _NARROW_LEFT = 44  # left of the plot, without a gutter
-_LABEL_ROOM = 40  # between labels of the axis, in pixels
+_TICK = 4  # below the axis, at the step of a row
+_LABEL_ROOM = 8  # between labels of the axis, in pixels
 _LEGEND_LEFT = 126  # of the first colour, at least
 _MARGIN = 16  # of a picture
 _SWATCH = 14  # width of a colour of the legend
@@ -79,7 +81,8 @@ class FilmCurveData(TypedDict):
     low: float
     high: float
     means: list[tuple[int, float]]
-    dots: list[tuple[int, float]]
+    dots: list[tuple[int, float]]  # the answers; without them, rows have no circle
+    reach: float  # the line is dashed between means that are further apart
     words: str
 
 
@@ -195,7 +198,6 @@ def film_strip(data: FilmStripData, width: float, *, is_picture: bool = False) -
             y += 16
             small = {"font_size": str(SMALL), "fill": "var(--muted)"}
             marks.append(_text(0, y, line, **small))
-        y += 8
     margin = _MARGIN if is_picture else 0
     whole_width = _px(width + 2 * margin)
     whole_height = _px(y + 2 * margin)
@@ -256,9 +258,7 @@ def _row(row: Row, frame: _Frame, *, is_picture: bool) -> tuple[list[Mark], floa
         f"M0,0h{_px(frame.width)}v{_px(height)}h-{_px(frame.width)}z",
         fill="transparent",
     )
-    words = ", ".join([data["head"], *data["about"]])
-    label = f"{fitting(words, 100)}: {fitting(row.text.strip(), 200)}"
-    attributes = {"href": data["href"], "aria-label": label}
+    attributes = {"href": data["href"], "aria-label": fitting(data["name"], 300)}
     return [hairline, Mark("a", attributes, (area, *head, *marks))], height
 
 
@@ -268,9 +268,9 @@ def _gutter(data: FilmRowData, frame: _Frame) -> tuple[list[Mark], float]:
     if frame.is_wide:
         marks = [_text(0, y, data["head"], font_weight="bold", fill="var(--text)")]
         for words in data["about"]:
-            y += _LINE
-            shown = fitting(words, (_GUTTER - 10) / _LETTER)
-            marks.append(_text(0, y, shown, fill="var(--muted)"))
+            for line in paragraph(words, (_GUTTER - 10) / _LETTER, _GUTTER_LINES):
+                y += _LINE
+                marks.append(_text(0, y, line, fill="var(--muted)"))
         return marks, y - _BASELINE + _LINE + _PAD
     words = " · ".join([data["head"], *data["about"]])
     shown = fitting(words, frame.width / _BOLD_LETTER)
@@ -429,8 +429,12 @@ def _curve(
 ) -> tuple[list[Mark], float]:
     """Return the rewards over the steps with their rules, and the height of all this."""
     rules = data["rules"]
-    rewards = [row["reward"] for row in data["rows"] if row["reward"] is not None]
-    values = [value for _, value in (*curve["means"], *curve["dots"])] + rewards
+    ringed = [
+        (row["step"], row["reward"])
+        for row in data["rows"]
+        if row["reward"] is not None and curve["dots"]
+    ]
+    values = [value for _, value in (*curve["means"], *curve["dots"], *ringed)]
     plot = _Plot(
         left=frame.plot_left,
         right=frame.plot_right,
@@ -453,36 +457,37 @@ def _curve(
     for index, rule in enumerate(rules):
         marks += _rule(rule, index, plot)
     marks += _points(curve, plot)
-    for row in data["rows"]:
-        if row["reward"] is not None:
-            ring = {
-                "cx": _px(plot.x(row["step"])),
-                "cy": _px(plot.y(row["reward"])),
-                "r": "4.5",
-                "stroke": "var(--text)",
-                "stroke-width": "1.5",
-            }
-            marks.append(Mark("circle", ring))
+    for step, reward in ringed:
+        ring = {
+            "cx": _px(plot.x(step)),
+            "cy": _px(plot.y(reward)),
+            "r": "4.5",
+            "stroke": "var(--text)",
+            "stroke-width": "1.5",
+        }
+        marks.append(Mark("circle", ring))
+    marks += _axis([row["step"] for row in data["rows"]], plot)
+    return marks, plot.top + _CURVE + _AXIS + 4
+
+
+def _axis(steps: Sequence[float], plot: _Plot) -> list[Mark]:
+    """Return the axis, with a tick at each of the steps of the rows."""
     bottom = plot.top + _CURVE
-    axis_y = _px(math.floor(bottom) + 0.5)
-    axis = f"M{_px(plot.left)},{axis_y}h{across}"
-    marks.append(_path(axis, stroke="var(--muted)"))
-    steps = [*plot.steps]
-    steps += [row["step"] for row in data["rows"]]
-    for step in _labelled(steps, plot):
-        label = written(step, "count")
-        marks.append(
-            _text(plot.x(step), bottom + 15, label, text_anchor="middle", **small)
-        )
-    return marks, bottom + _AXIS + 4
+    y = _px(math.floor(bottom) + 0.5)
+    line = f"M{_px(plot.left)},{y}h{_px(plot.right - plot.left)}"
+    marks = [_path(line, stroke="var(--muted)")]
+    ticks = [f"M{_px(plot.x(step))},{y}v{_TICK}" for step in steps]
+    if ticks:
+        marks.append(_path("".join(ticks), stroke="var(--text)", stroke_width="1.5"))
+    look = {"text_anchor": "middle", "font_size": str(SMALL), "fill": "var(--muted)"}
+    for x, label in _labels([*steps, *plot.steps], plot):
+        marks.append(_text(x, bottom + 16, label, **look))
+    return marks
 
 
 def _points(curve: FilmCurveData, plot: _Plot) -> list[Mark]:
-    """Return the dots of answers and the line of their means."""
-    dots = [
-        f"M{_px(plot.x(step))},{_px(plot.y(value))}h.01"
-        for step, value in curve["dots"]
-    ]
+    """Return the dots of answers and the line of means, dashed where it spans many steps."""
+    dots = [f"M{_place(dot, plot)}h.01" for dot in curve["dots"]]
     marks = [
         _path(
             "".join(dots),
@@ -492,23 +497,42 @@ def _points(curve: FilmCurveData, plot: _Plot) -> list[Mark]:
             stroke_linecap="round",
         )
     ]
-    means = [
-        f"{_px(plot.x(step))},{_px(plot.y(value))}" for step, value in curve["means"]
-    ]
-    if len(means) > 1:
-        line = {"stroke": "var(--policy)", "stroke_width": "1.75"}
-        marks.append(_path("M" + "L".join(means), stroke_linejoin="round", **line))
+    line = ""
+    gaps = ""
+    for before, point in pairwise(curve["means"]):
+        start = f"M{_place(before, plot)}"
+        end = f"L{_place(point, plot)}"
+        if point[0] - before[0] > curve["reach"]:
+            gaps += start + end
+            continue
+        # A line that goes on begins once.
+        is_begun = line.endswith(f"L{_place(before, plot)}")
+        line += end if is_begun else start + end
+    look = {"stroke": "var(--policy)", "stroke_linejoin": "round"}
+    if line:
+        marks.append(_path(line, stroke_width="1.75", **look))
+    if gaps:
+        marks.append(_path(gaps, stroke_dasharray="2 4", **look))
     return marks
 
 
-def _labelled(steps: Sequence[float], plot: _Plot) -> list[float]:
-    """Return the steps of which there is room for a label; the first ones come first."""
-    chosen: list[float] = []
+def _place(point: tuple[int, float], plot: _Plot) -> str:
+    step, value = point
+    return f"{_px(plot.x(step))},{_px(plot.y(value))}"
+
+
+def _labels(steps: Sequence[float], plot: _Plot) -> Iterator[tuple[float, str]]:
+    """Yield labels of steps with their places where there is room; the first ones come first."""
+    spans: list[tuple[float, float]] = []
     for step in steps:
         x = plot.x(step)
-        if all(abs(x - plot.x(other)) >= _LABEL_ROOM for other in chosen):
-            chosen.append(step)
-    return chosen
+        label = written(step, "count")
+        half = len(label) * _LETTER / 2
+        left = x - half - _LABEL_ROOM
+        right = x + half + _LABEL_ROOM
+        if all(right <= start or stop <= left for start, stop in spans):
+            spans.append((x - half, x + half))
+            yield x, label
 
 
 def _rule(rule: FilmRuleData, index: int, plot: _Plot) -> list[Mark]:

@@ -27,8 +27,9 @@ _BEFORE_CITED = 90
 
 
 class FilmRowData(TypedDict):
-    """An answer of a film strip."""
+    """An answer of a film strip; ``name`` is what a screen reader says of its link."""
 
+    name: str
     head: str
     about: list[str]
     above: str
@@ -106,8 +107,9 @@ def bin_of(value: float, clip: float) -> int:
     """Return the bin of a log-ratio, 1 to 11 of the signed scale; 0 for NaN."""
     if math.isnan(value):
         return 0
-    share = (value + clip) / (2 * clip)
-    return min(BINS - 1, max(0, math.floor(share * BINS))) + 1
+    # Halved first: the range of large values may be infinite.
+    share = (value / 2 + clip / 2) / clip
+    return math.floor(min(BINS - 1, max(0, share * BINS))) + 1
 
 
 class Atom(NamedTuple):

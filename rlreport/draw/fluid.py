@@ -130,8 +130,10 @@ def _place(element: ET.Element, origin: tuple[float, float]) -> tuple[float, flo
     found = _TRANSLATE.fullmatch(transform.replace("translate(0.5,", "translate(0,"))
     if transform and not found:
         raise NotFluidError(transform)
-    x, y = (float(found[1]), float(found[2])) if found else (0.0, 0.0)
-    return (origin[0] + x, origin[1] + y)
+    if not found:
+        return origin
+    across, down = map(float, found.groups())
+    return (origin[0] + across, origin[1] + down)
 
 
 def _add_text(
@@ -151,11 +153,11 @@ def _add_text(
 
 def _add_circle(element: ET.Element, place: tuple[float, float], plot: _Plot) -> None:
     x, y = place
-    attributes = _without(plot.attributes(element), "transform", "d")
-    plot.add(
-        "circle",
-        {"cx": plot.across(x), "cy": _number(y), "r": _radius(element), **attributes},
-    )
+    look = _without(plot.attributes(element), "transform", "d")
+    circle = plot.add("circle", look)
+    circle.set("cx", plot.across(x))
+    circle.set("cy", _number(y))
+    circle.set("r", _radius(element))
 
 
 def _add_dots(group: ET.Element, origin: tuple[float, float], plot: _Plot) -> None:

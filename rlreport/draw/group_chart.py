@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from rlreport.check.group_signal import group_signal, signal_in_words
+from rlreport.definitions import NO_SIGNAL
 from rlreport.draw.chart import Chart
 from rlreport.draw.curves import floats
 from rlreport.draw.frame import Frame
@@ -43,7 +45,7 @@ def group_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
     )
     if signal is not None:
         title = message("Groups: {words}", words=signal_in_words(signal))
-    yield stacked_chart(
+    chart = stacked_chart(
         frame,
         "groups",
         title,
@@ -52,3 +54,4 @@ def group_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
         percent=True,
         note=note,
     )
+    yield None if chart is None else replace(chart, term=NO_SIGNAL)

@@ -26,12 +26,15 @@ from rlreport.text.language import Language
 
 MOST_PROMPTS = 500
 MOST_COLUMNS = 60
+# Prompts recur if those that were seen at several steps hold this part of the responses; else only
+# chance brought some back
+LEAST_PART = 0.1
 HEIGHT = 600  # of the map, in pixels, at most
 ROW_HEIGHT = 14  # of a row, at most
 GAP = 6  # between prompts of the training and those of validation
-# Colours of cells, from the lowest to the highest: the scale of tokens without its first colour,
-# which is that of a page, as are cells without a response
-COLOURS = tuple(f"seq-{number}" for number in range(2, 10))
+# Colours of cells, from the lowest to the highest: the scale of tokens without its first colours,
+# which are near to that of a page, as are cells without a response
+COLOURS = tuple(f"seq-{number}" for number in range(3, 10))
 _CLIPPED = 0.02  # part of the cells at either end of the scale of rewards
 
 
@@ -60,8 +63,11 @@ class StepBins:
         return low, low + self.count * self.width * self.apart
 
 
-def step_bins(steps: Ints) -> StepBins:
+def step_bins(steps: Ints, seen: float = math.inf) -> StepBins:
     """Return at most MOST_COLUMNS columns of equally many steps; ``steps`` are not empty.
+
+    ``seen``: number of steps at which a prompt is seen. It is so at about one step of a column, so
+    that most cells are filled.
 
     If a run logs every tenth step, these are its steps.
     """
@@ -70,7 +76,7 @@ def step_bins(steps: Ints) -> StepBins:
     last = int(different[-1])
     apart = int(np.gcd.reduce(np.diff(different))) if first < last else 1
     slots = (last - first) // apart + 1
-    width = math.ceil(slots / MOST_COLUMNS)
+    width = max(math.ceil(slots / MOST_COLUMNS), math.floor(slots / seen + 0.5))
     return StepBins(first, last, apart, width, math.ceil(slots / width))
 
 
@@ -118,16 +124,26 @@ class PromptMap:
         return self.row_height * len(self.prompts) + self.gap
 
 
+def prompts_recur(prompts: pd.DataFrame) -> bool:
+    """Return whether prompts of the training, or those of validation, are seen again on purpose."""
+    recurs = prompts["course"] != PromptCourse.NONE
+    for _, responses in prompts["responses"].groupby(prompts["validation"]):
+        of_recurring = responses[recurs.loc[responses.index]].sum()
+        if of_recurring and of_recurring >= LEAST_PART * responses.sum():
+            return True
+    return False
+
+
 def prompt_map(responses: pd.DataFrame, prompts: pd.DataFrame) -> PromptMap | None:
-    """Return the map of the prompts that were seen at several steps, None without any.
+    """Return the map of the prompts that were seen at several steps, None if prompts do not recur.
 
     Prompts whose mean rose most from the first to the last third of their steps are above, then
     those whose mean is higher. Of more than MOST_PROMPTS, those at even distances in this order are
     shown, so that the shares of what they did are those of all. Prompts of validation come last.
     """
-    recurring = prompts[prompts["course"] != PromptCourse.NONE]
-    if recurring.empty:
+    if not prompts_recur(prompts):
         return None
+    recurring = prompts[prompts["course"] != PromptCourse.NONE]
     rows = _rows(recurring)
     ids = rows["prompt_id"].to_numpy(np.int64)
     values = prompt_values(responses)
@@ -136,7 +152,8 @@ def prompt_map(responses: pd.DataFrame, prompts: pd.DataFrame) -> PromptMap | No
     row = place.fillna(-1).to_numpy(np.int64)
     value = drawable(values.value)
     chosen = (row >= 0) & np.isfinite(value)
-    bins = step_bins(values.step[row >= 0])
+    seen = float(recurring["steps"].median())
+    bins = step_bins(values.step[row >= 0], seen)
     cell = row[chosen] * bins.count + bins.column(values.step[chosen])
     size = len(ids) * bins.count
     shape = (len(ids), bins.count)

@@ -425,7 +425,8 @@ def small_multiples(tables: Tables, frame: Frame) -> Iterator[Chart]:
             )
             if chart is None:
                 continue
-            chart = replace(chart, term=terms_of_roles().get(roles.get(name, ""), ""))
+            role = roles.get(name, "")
+            chart = replace(chart, term=terms_of_roles().get(role, ""))
             if rank < MOST_METRICS:
                 yield replace(chart, group=group.heading, subject=subject)
             else:

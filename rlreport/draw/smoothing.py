@@ -41,8 +41,9 @@ def running_median(values: Floats) -> Floats:
     """
     finite = pd.Series(values).dropna()
     window = median_window(values)
-    medians = finite.rolling(window, center=True, min_periods=1).median()
-    means = medians.rolling(max(window // 3, 1), center=True, min_periods=1).mean()
+    third = max(window // 3, 1)
+    medians = finite.rolling(window, min_periods=1, center=True).median()
+    means = medians.rolling(third, min_periods=1, center=True).mean()
     return means.reindex(range(len(values))).to_numpy(dtype=np.float64)
 
 

@@ -295,7 +295,14 @@ def _plane(
     selection = evenly(len(y), MOST_DOTS)
     marks = [dots(axes, x[selection], y[selection])]
     svg = draw(axes, marks, words, language)
-    return Chart(name=name, title=title, description=words, spec=spec, vega={}, svg=svg)
+    return Chart(
+        name=name,
+        title=title,
+        description=words,
+        spec=spec,
+        vega={},
+        svg=svg,
+    )
 
 
 def _page_spec(

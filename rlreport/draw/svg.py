@@ -20,9 +20,9 @@ from xml.etree import ElementTree as ET
 
 import orjson
 
-from rlreport.draw.chart import Chart
+from rlreport.draw.chart import Chart, KeyEntry
 from rlreport.draw.fluid import NotFluidError, fluid, is_fluid
-from rlreport.draw.theme import FONT, SMALL, Spec, sentinels
+from rlreport.draw.theme import FONT, LIGHT, SMALL, Spec, sentinels
 from rlreport.errors import RlreportError
 from rlreport.text.clean import printable
 from rlreport.text.language import ENGLISH, Language
@@ -31,6 +31,11 @@ _PNG = b"\x89PNG\r\n\x1a\n"  # the first bytes of a PNG
 DENSITY = 2  # Scale of PNG pictures: pixels per CSS pixel, for high-resolution screens
 # Bytes of virtual memory to leave for V8, which reserves 64 GiB when it starts (measured)
 ADDRESS_SPACE = 65 << 30
+
+# The key of a picture, in pixels: a row, a line with what is around it, the width of a character
+_KEY_ROW = 16
+_KEY_SAMPLE = 44
+_KEY_CHARACTER = 6
 
 SVG = "{http://www.w3.org/2000/svg}"
 _TAGS = {"g", "path", "line", "text", "tspan", "defs", "clipPath", "rect"}
@@ -111,10 +116,37 @@ def png(chart: Chart, width: int, font: str = FONT) -> bytes:
     """
     # Vega's width is that of the plot, without the padding.
     padding = chart.vega["padding"]
-    text = _json({**chart.vega, "width": width - padding["left"] - padding["right"]})
+    plot = width - padding["left"] - padding["right"]
+    text = _json(_with_key({**chart.vega, "width": plot}, chart.key))
     text = text.replace(f'"{FONT}"', f'"{font}"')
     picture: bytes = _convert("vega_to_png", text, scale=DENSITY, allowed_base_urls=[])
     return picture
+
+
+def _with_key(vega: Spec, key: Sequence[KeyEntry]) -> Spec:
+    """Return a specification with the key of its curves below the plot, in rows."""
+    marks = []
+    x = 0
+    y = vega["height"] + vega["padding"]["bottom"] + _KEY_ROW // 2
+    for entry in key:
+        length = _KEY_SAMPLE + len(entry.title) * _KEY_CHARACTER
+        if x and x + length > vega["width"]:
+            x = 0
+            y += _KEY_ROW
+        colour, dash = entry.style
+        line = {"x": x, "x2": x + 22, "y": y}
+        line |= {"stroke": colour, "strokeDash": dash}
+        text = {"x": x + 28, "y": y + 4}
+        text |= {"text": entry.title, "fill": LIGHT["text"]}
+        for kind, values in (("rule", line), ("text", text | {"fontSize": SMALL})):
+            encoded = {name: {"value": value} for name, value in values.items()}
+            marks.append({"type": kind, "encode": {"enter": encoded}})
+        x += length
+    if not marks:
+        return vega
+    bottom = y + _KEY_ROW // 2 - vega["height"]
+    padding = {**vega["padding"], "bottom": bottom}
+    return {**vega, "marks": [*vega["marks"], *marks], "padding": padding}
 
 
 def svg_png(drawing: str) -> bytes:

@@ -12,6 +12,9 @@ from rlreport.fields import CANONICAL
 MOST_TEXTS = 8
 MOST_CHARS = 8_000
 _END = MOST_CHARS // 4
+# Names of more characters are not looked at: the search takes time quadratic in the length of a
+# name, and the names looked at are remembered
+_LONGEST_NAME = 200
 
 # Not ``reasoning``, which the policy itself may have written, nor ``finish_reason``
 _NAME = re.compile(
@@ -23,9 +26,13 @@ _NAME = re.compile(
 )
 
 
-@lru_cache(maxsize=4096)
 def is_judges(name: str) -> bool:
     """Return whether a field of this name has what a judge read or wrote."""
+    return len(name) <= _LONGEST_NAME and _is_judges(name)
+
+
+@lru_cache(maxsize=4096)
+def _is_judges(name: str) -> bool:
     return bool(_NAME.search(name))
 
 

@@ -45,8 +45,8 @@ _LONGEST_NAME = 60  # Maximum number of characters of each
 _KINDS = "step|response|prompt|chart|finding"
 # Targets of links into the report, such as ``step:12``
 _OWN = re.compile(rf"({_KINDS}):(.+)", re.DOTALL)
-# Number of a step or prompt, or step and n of a response: ``12``, ``12/3``
-_PLACE = re.compile(r"(\d{1,18})(?:/(\d{1,18}))?", re.ASCII)
+# Number of a step or prompt, or step and n of a response: ``12``, ``12/3``, ``-5/3``
+_PLACE = re.compile(r"(-?\d{1,18})(?:/(\d{1,18}))?", re.ASCII)
 # Start of the addresses outside of the report that links may have
 _ELSEWHERE = re.compile(r"(?:https?|mailto):", re.IGNORECASE)
 # A link into the report as Markdown: ``[text](step:12)``

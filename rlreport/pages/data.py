@@ -17,7 +17,7 @@ from rlreport import __version__
 from rlreport.check import findings_json
 from rlreport.check.advice import setup_of
 from rlreport.check.registry import BY_ID
-from rlreport.check.unlogged import Log, unlogged
+from rlreport.check.unlogged import Log, Unlogged, unlogged
 from rlreport.check.verdict import Verdict
 from rlreport.comparison.data_file import METRICS_FILE, pack_table, response_data
 from rlreport.comparison.data_file import PATH as RESPONSES
@@ -238,14 +238,12 @@ def not_logged(run: JudgedRun) -> list[UnloggedView]:
         has_metrics=bool(metrics),
     )
     rows = unlogged(run.verdict.not_run, log)
-    return [
-        UnloggedView(
-            message("{one:capital}", one=row.what),
-            row.how,
-            listed(message(BY_ID[check].name) for check in row.checks),
-        )
-        for row in rows
-    ]
+    return [_unlogged_view(row) for row in rows]
+
+
+def _unlogged_view(row: Unlogged) -> UnloggedView:
+    checks = listed(message(BY_ID[check].name) for check in row.checks)
+    return UnloggedView(message("{one:capital}", one=row.what), row.how, checks)
 
 
 def framework_of_run(run: JudgedRun) -> str | None:

@@ -44,7 +44,10 @@ from rlreport.text.numbers import written
 PICTURE = "film_strip"  # name of the picture in mail and Markdown
 LOG_RATIO = next(figure for figure in TOKEN_FIGURES if figure.name == "log_ratio")
 LEAST_STEPS = 3  # Minimum number of steps at which the prompt of the overview occurs
+# A line between means of a prompt suggests values in between: it spans this part of the run at most
+REACH = 0.2
 MOST_POINTS = 400  # Maximum number of dots, and of means, of the curve
+NAME_CHARS = 200  # Maximum number of characters of an answer in the name of its link
 TITLE_CHARS = 240  # Maximum number of characters of a prompt above a strip
 
 
@@ -67,10 +70,13 @@ class _Film(NamedTuple):
     citations: Citations
     answers: Answers
     shown: list[Shown]
+    two_rewards: bool  # whether the rewards of the run have two values
 
-    def reward_of(self, step: int, n: int) -> float:
+    def rewards_of(self, step: int, n: int) -> tuple[float, float]:
+        """Return the reward of an answer, and the mean of those that it is compared with."""
         is_it = (self.answers.steps == step) & (self.answers.numbers == n)
-        return float(self.answers.rewards[is_it][0])
+        place = int(is_it.argmax())
+        return float(self.answers.rewards[place]), float(self.answers.usual[place])
 
 
 def film_view(report: RunReport, addresses: Addresses) -> FilmView | None:
@@ -82,6 +88,10 @@ def film_view(report: RunReport, addresses: Addresses) -> FilmView | None:
     data, legend = language.of(_strip(report, film, addresses))
     heading = message("Answers across the run")
     why = message("Typical answers: their reward is nearest to the mean of their step.")
+    if film.two_rewards:
+        why = message(
+            "Typical answers: of the two rewards, theirs is the more frequent one at their step."
+        )
     prompt = None
     if film.prompt_id is not None:
         heading = message("One prompt across the run")
@@ -147,7 +157,28 @@ def _film(report: RunReport) -> _Film | None:
     if len(np.unique(answers.steps)) < 2:
         return None
     shown = film_answers(answers, citations, onset_step)
-    return _Film(prompt, is_cited, citations, answers, shown)
+    two_rewards = has_two_rewards(tables)
+    return _Film(prompt, is_cited, citations, answers, shown, two_rewards)
+
+
+def has_two_rewards(tables: Tables) -> bool:
+    """Return whether the rewards of a run have two values, such as 0 and 1.
+
+    The reward of no answer is near to their mean then, which rows say, too.
+    """
+    rewards = tables.responses["reward"].to_numpy(np.float64)
+    return len(np.unique(rewards[np.isfinite(rewards)])) == 2
+
+
+def reach_of(tables: Tables) -> float:
+    """Return the distance up to which means of a prompt are joined by a line.
+
+    Neighbouring steps always are.
+    """
+    steps = tables.steps["step"].to_numpy(np.float64)
+    if len(steps) < 2:
+        return 0.0
+    return float(max(np.diff(steps).min(), REACH * (steps[-1] - steps[0])))
 
 
 def _prompt(
@@ -188,7 +219,7 @@ def _strip(report: RunReport, film: _Film, addresses: Addresses) -> _Strip:
     high = float(steps.iloc[-1])
     legend = legend_in_words(clip, is_compared=film.prompt_id is not None)
     about = message(
-        "{run}, steps {low:count}–{high:count}.",
+        "Run {run}, steps {low:count}–{high:count}.",
         run=report.run.title,
         low=low,
         high=high,
@@ -242,13 +273,21 @@ def _row(
     part = excerpt([rollout.response], [0], None)
     if bins is not None:
         part = excerpt(rollout.tokens, bins, token)
-    reward = film.reward_of(step, n)
+    reward, usual = film.rewards_of(step, n)
     about = [message("reward {reward}", reward=written(reward))]
+    if film.two_rewards and written(usual) != written(reward):
+        about.append(message("mean {mean}", mean=written(usual)))
     if cited is not None and cited.finding:
         about.append(cited.finding)
     drawn = drawable(np.array([reward])).tolist()[0]
+    head = message("step {step}", step=step)
     return {
-        "head": message("step {step}", step=step),
+        "name": message(
+            "{which}: {text}",
+            which=listed([head, *about]),
+            text=shortened(" ".join(rollout.response.split()), NAME_CHARS),
+        ),
+        "head": head,
         "about": about,
         "above": "" if film.prompt_id is not None else _brief(report, rollout),
         "pieces": part.pieces,
@@ -277,7 +316,14 @@ def _curve(
     points = _points(means.index.to_numpy(), means.to_numpy(np.float64))
     if not points:
         return None
-    return {"low": low, "high": high, "means": points, "dots": dots, "words": words}
+    return {
+        "low": low,
+        "high": high,
+        "means": points,
+        "dots": dots,
+        "reach": reach_of(tables),
+        "words": words,
+    }
 
 
 def _points(steps: Ints, values: Floats) -> list[tuple[int, float]]:

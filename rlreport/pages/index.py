@@ -397,7 +397,8 @@ def _group_curves(
             for rewards in one.rewards
         ]
         tables.append(pd.DataFrame(of_runs))
-    means = [(one.label, runs.mean()) for one, runs in zip(found, tables, strict=True)]
+    pairs = zip(found, tables, strict=True)
+    means = [(one.label, runs.mean()) for one, runs in pairs]
     curves = curves_of(means)
     return [_with_range(c, runs) for c, runs in zip(curves, tables, strict=True)]
 

@@ -350,7 +350,8 @@ def error_counts(responses: pd.DataFrame) -> NDArray[np.float64]:
     """Return the values of ERRORS: float64 (R,), NaN where nothing is logged that would tell."""
     endings = responses["ending"].to_numpy()
     of_calls = responses[["tool_errors", "unparsed_calls"]].to_numpy(np.float64)
-    counts = np.nansum(of_calls, axis=1) + (endings == Ending.ERROR)
+    in_error = np.where(endings == Ending.ERROR, 1, 0)
+    counts = np.nansum(of_calls, axis=1) + in_error
     is_known = np.isfinite(of_calls).any(axis=1) | (endings > 0)
     return np.where(is_known, counts, np.nan)
 

@@ -249,13 +249,14 @@ def shell(
     if name != "overview":
         of_page = titles[name] if step is None else message("Step {step}", step=step)
         title = message("{page} · {run}", page=of_page, run=context.title)
-    places: dict[bool, list[tuple[str, Link]]] = {True: [], False: []}
+    nav: list[tuple[str, Link]] = []
+    foot: list[tuple[str, Link]] = []
     for page in context.navigation:
         link = Link(page.title, addresses.page(page.name))
-        places[page.in_navigation].append((page.name, link))
+        (nav if page.in_navigation else foot).append((page.name, link))
     if step is not None:  # the page that the reader is on, after those of every page
         here = Link(message("Step {step}", step=step), addresses.any_step(step))
-        places[True].append((name, here))
+        nav.append((name, here))
     language = context.options.language
     assets = {
         asset: addresses.root + path for asset, path in context.asset_files.items()
@@ -265,8 +266,8 @@ def shell(
         run=context.title,
         kind=name,
         root=addresses.root,
-        nav=places[True],
-        foot=places[False],
+        nav=nav,
+        foot=foot,
         assets=assets,
         csp="" if context.one_file else FOLDER_POLICY,
         description=described(description, language),

@@ -203,6 +203,8 @@ class PromptsData(TypedDict):
     mean: NDArray[np.float64]
     low: float
     high: float
+    reach: float
+    twoRewards: bool
     rules: list[FilmRuleData]
     address: str
     all: str

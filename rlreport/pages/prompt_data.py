@@ -10,7 +10,12 @@ from rlreport.draw.chart import drawable
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.pages.context import RunReport
 from rlreport.pages.film import Answers, answers_of, citations_of, film_answers
-from rlreport.pages.film_view import LOG_RATIO, film_rules
+from rlreport.pages.film_view import (
+    LOG_RATIO,
+    film_rules,
+    has_two_rewards,
+    reach_of,
+)
 from rlreport.pages.moved import moved_of
 from rlreport.pages.page import Addresses
 from rlreport.pages.page_data import PromptsData
@@ -43,11 +48,12 @@ def prompts_data(report: RunReport, addresses: Addresses) -> PromptsData:
     steps = run.tables.steps["step"]
     low = float(steps.iloc[0])
     high = float(steps.iloc[-1])
-    lengths = responses[length].to_numpy(np.float64)
     cited = {
         f"{step}-{n}": (one.finding, one.token)
         for (step, n), one in citations_of(run.verdict).items()
     }
+    lengths = _rounded(responses[length].to_numpy(np.float64)[answers.rows])
+    mean = _rounded(means["reward"].to_numpy(np.float64))
     return {
         "run": run.title,
         "prompts": ids,
@@ -55,7 +61,7 @@ def prompts_data(report: RunReport, addresses: Addresses) -> PromptsData:
         "step": answers.steps,
         "n": answers.numbers,
         "reward": _rounded(answers.rewards),
-        "length": _rounded(lengths[answers.rows]),
+        "length": lengths,
         "lengthLabel": RESPONSE[length].label,
         "ratioHelp": LOG_RATIO.help,
         "ratioUnit": LOG_RATIO.unit,
@@ -63,9 +69,11 @@ def prompts_data(report: RunReport, addresses: Addresses) -> PromptsData:
         "cited": cited,
         "points": _sizes(means["prompt_id"].to_numpy(), ids),
         "at": means["step"].to_numpy(),
-        "mean": _rounded(means["reward"].to_numpy(np.float64)),
+        "mean": mean,
         "low": low,
         "high": high,
+        "reach": reach_of(run.tables),
+        "twoRewards": has_two_rewards(run.tables),
         "rules": film_rules(report, low, high),
         "address": addresses.any_response("{step}", "{n}"),
         "all": addresses.responses_to("{prompt}"),

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import pandas as pd
 from markupsafe import Markup
 
+from rlreport.check.trust import OVERPAID
 from rlreport.draw import strips
 from rlreport.draw.chart import finite_or_none
 from rlreport.draw.prompt_map import (
@@ -15,6 +16,7 @@ from rlreport.draw.prompt_map import (
     PromptMap,
     cells_on_page,
     prompt_map,
+    prompts_recur,
     scale_of,
 )
 from rlreport.draw.strips import Steps
@@ -24,7 +26,13 @@ from rlreport.pages.listed import PromptText
 from rlreport.pages.moved import moved_of, moved_steps
 from rlreport.pages.page import Addresses
 from rlreport.pages.page_data import PromptMapData
-from rlreport.summarise.prompt_courses import PromptCourse, counts_of, measure_of
+from rlreport.summarise.prompt_courses import (
+    FEW_RESPONSES,
+    PromptCourse,
+    counts_of,
+    measure_of,
+    usual_side,
+)
 from rlreport.tables import RowRole, Tables
 from rlreport.text.chat import turns, turns_as_text
 from rlreport.text.clean import shortened
@@ -80,11 +88,7 @@ def prompt_courses_view(report: RunReport, addresses: Addresses) -> PromptCourse
     tables = report.run.tables
     drawn = prompt_map(tables.responses, tables.prompts)
     if drawn is None:
-        missing = message(
-            "No prompt has rewards at several steps, so there is no map of prompts over the steps. "
-            "More epochs, or an evaluation on the same prompts, would give one."
-        )
-        return PromptCoursesView("", [], "", None, missing)
+        return PromptCoursesView("", [], "", None, _missing(tables))
     counts = counts_of(tables.prompts["course"])
     return PromptCoursesView(
         lead=_lead(drawn, tables),
@@ -94,18 +98,18 @@ def prompt_courses_view(report: RunReport, addresses: Addresses) -> PromptCourse
             if counts[course]
             or course in (PromptCourse.IMPROVED, PromptCourse.REGRESSED)
         ],
-        rule=_rule(drawn),
+        rule=_rule(report, drawn),
         map=_map_view(report, drawn, addresses),
         missing="",
     )
 
 
 def courses_in_words(tables: Tables) -> str:
-    """Return how many prompts have which course as a sentence, "" if none was seen twice."""
+    """Return how many prompts have which course as a sentence, "" if prompts do not recur."""
+    if not prompts_recur(tables.prompts):
+        return ""
     counts = counts_of(tables.prompts["course"])
     total = sum(counts.values())
-    if not total:
-        return ""
     words = {
         PromptCourse.IMPROVED: plural(
             "{count} improved", "{count} improved", counts[PromptCourse.IMPROVED]
@@ -156,8 +160,33 @@ def course_labels(courses: pd.Series) -> list[str]:
     return [labels.get(int(course), "") for course in courses]
 
 
+def _missing(tables: Tables) -> str:
+    """Return why there is no map."""
+    recurring = sum(counts_of(tables.prompts["course"]).values())
+    hint = message("More epochs, or an evaluation on the same prompts, would give one.")
+    if not recurring:
+        none = message(
+            "No prompt has rewards at several steps, so there is no map of prompts over the steps."
+        )
+        return sentences([none, hint])
+    few = plural(
+        "Only {count} of {total:count} prompts has rewards at several steps, so there is no map of "
+        "prompts over the steps.",
+        "Only {count} of {total:count} prompts have rewards at several steps, so there is no map "
+        "of prompts over the steps.",
+        recurring,
+        total=_total(tables),
+    )
+    return sentences([few, hint])
+
+
+def _total(tables: Tables) -> int:
+    """Return the number of prompts of the training and of validation."""
+    return int((tables.prompts["validation"] != RowRole.BRANCH).sum())
+
+
 def _lead(drawn: PromptMap, tables: Tables) -> str:
-    total = int((tables.prompts["validation"] != RowRole.BRANCH).sum())
+    total = _total(tables)
     if drawn.of == total:
         return plural(
             "{count} prompt has rewards at several steps.",
@@ -172,15 +201,33 @@ def _lead(drawn: PromptMap, tables: Tables) -> str:
     )
 
 
-def _rule(drawn: PromptMap) -> str:
+def _rule(report: RunReport, drawn: PromptMap) -> str:
+    """Return how prompts were told apart, and what the counts do not say."""
     test = message("rank-sum test")
     if drawn.measure == "solved":
         test = message("Fisher's exact test")
-    return message(
+    told = message(
         "Improved and regressed: the last third of a prompt's steps against the first one, "
         "{test}, at a false discovery rate of 5%.",
         test=test,
     )
+    parts = [told]
+    side = usual_side(report.run.tables.prompts)
+    if side < FEW_RESPONSES:
+        few = plural(
+            "With {count} response in each third, only large changes can be told.",
+            "With {count} responses in each third, only large changes can be told.",
+            side,
+        )
+        parts.append(few)
+    lead = report.run.verdict.leading
+    if lead is not None and lead.id in OVERPAID:
+        unearned = message(
+            "The finding “{name}” says that these rewards are not earned.",
+            name=lead.name,
+        )
+        parts.append(unearned)
+    return sentences(parts)
 
 
 def _map_view(report: RunReport, drawn: PromptMap, addresses: Addresses) -> MapView:

@@ -30,8 +30,15 @@ _BLANKS = re.compile(
     "[\t\n\v\f\r \u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+"
 )
 # Opening -> closing quotation marks
-_MARKS = {"“": "”", '"': '"', "„": "“”", "«": "»", "「": "」", "『": "』"}
-_PLACE = r"response:(?P<step>\d{1,18})/(?P<n>\d{1,18})"
+_MARKS = {
+    "“": "”",
+    '"': '"',
+    "„": "“”",
+    "«": "»",
+    "「": "」",
+    "『": "』",
+}
+_PLACE = r"response:(?P<step>-?\d{1,18})/(?P<n>\d{1,18})"
 # ``[“quote”](response:58/1)``, with the place alone or in angle brackets
 _LINKED = re.compile(
     r"\[\s*(?P<shown>"
@@ -39,9 +46,10 @@ _LINKED = re.compile(
     + rf")\s*\]\(<?{_PLACE}>?\)",
     re.DOTALL | re.ASCII,
 )
-# ``response:58/1 "quote"`` in a sentence; code spans are matched first, to leave them alone
+# ``response:58/1 "quote"`` in a sentence; code spans are matched first, to leave them alone.
+# A code span begins with a whole run of backticks, so that each run is looked at once.
 _LOOSE = re.compile(
-    r"(?P<code>(?P<ticks>`{1,20}).{0,2000}?(?<!`)(?P=ticks)(?!`))"
+    r"(?P<code>(?<!`)(?P<ticks>`+)(?!`).{0,2000}?(?<!`)(?P=ticks)(?!`))"
     rf"|(?<![\w(<:/`]){_PLACE}[:,]?\s*(?P<shown>"
     + "|".join(
         rf"{mark}[^{ends}]{{1,{MOST_CHARS}}}[{ends}]" for mark, ends in _MARKS.items()

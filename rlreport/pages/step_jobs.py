@@ -130,7 +130,8 @@ def _linked_steps(step: int, shown: Sequence[int]) -> list[int]:
     ``shown`` are the steps that have a page, ascending; ``step`` is one of them.
     """
     index = bisect_left(shown, step)
-    return sorted({shown[0], *shown[max(0, index - 1) : index + 2]})
+    around = shown[max(0, index - 1) : index + 2]
+    return sorted({shown[0], *around})
 
 
 class _Columns(NamedTuple):

@@ -139,7 +139,13 @@ _SPREAD = (
         written="share",
         term="texts.peak",
     ),
-    ColumnView("peak_at", message("Peak at"), kind="link"),
+    ColumnView(
+        "peak_at",
+        message("Peak at"),
+        kind="link",
+        help=message("the steps whose mean is the highest level"),
+        term="texts.peak_at",
+    ),
     ColumnView(
         "last",
         message("Last"),
@@ -147,7 +153,13 @@ _SPREAD = (
         written="share",
         term="texts.last",
     ),
-    ColumnView("last_at", message("Last at"), kind="link"),
+    ColumnView(
+        "last_at",
+        message("Last at"),
+        kind="link",
+        help=message("the steps whose mean is the last level"),
+        term="texts.last_at",
+    ),
     ColumnView(
         "z",
         "z",

@@ -167,7 +167,8 @@ def dropped_rows(kinds: NDArray[Any], extras: pd.DataFrame) -> NDArray[np.float6
     for name in _KEPT.keys() & set(extras.select_dtypes("number")):
         values = extras[name].to_numpy(np.float64)
         # A field with other numbers is no flag. One flag that says so is enough.
-        if np.isin(values[np.isfinite(values)], (0, 1)).all():
+        logged = values[np.isfinite(values)]
+        if np.isin(logged, (0, 1)).all():
             dropped = np.fmax(dropped, np.abs(values - _KEPT[name]))
     return dropped
 

@@ -75,7 +75,7 @@ def one_per_cause(notes: Iterable[Note]) -> list[Note]:
 
 
 # Kind of invalid or unusual value -> text of the note on it, shown after their number
-ODDITIES = {
+_ODD_VALUES = {
     NoteKind.UNEQUAL_LENGTHS: translatable(
         "token arrays of unequal length, cut to the shortest"
     ),
@@ -99,6 +99,8 @@ ODDITIES = {
     NoteKind.REASONLESS: translatable(
         "unknown finish reasons, counted as “another reason”"
     ),
+}
+_ODD_ROWS = {
     NoteKind.BAD_MASK: translatable(
         "response masks that do not match the tokens or contain values other than 0 and 1, ignored"
     ),
@@ -131,3 +133,4 @@ ODDITIES = {
         "extra scalar fields beyond the first 64, left out"
     ),
 }
+ODDITIES = _ODD_VALUES | _ODD_ROWS

@@ -253,11 +253,12 @@ def _details_of(row: ParsedRow, clean: Clean, *, spans: bool) -> str | None:
         return None
     if not isinstance(errors, list):
         errors = [errors]
+    judged = row.judged.items()
     details = {
         "turns": _prompt_turns(prompt_turns, clean),
         "conversation": [_turn(turn, clean, spans=spans) for turn in conversation],
         "errors": [clean(error) for error in errors],
-        "judged": [(as_text(name), clean(text)) for name, text in row.judged.items()],
+        "judged": [(as_text(name), clean(text)) for name, text in judged],
     }
     return orjson.dumps(details).decode() if any(details.values()) else None
 
@@ -430,6 +431,8 @@ class Rollouts(RolloutPart):
         details = orjson.loads(self.text("details", index) or "{}")
         # A prompt without logged turns may have them in its text, marked by a chat template.
         prompt_turns = [(role, text) for role, text in details.get("turns", ())]
+        conversation = [_as_turn(turn) for turn in details.get("conversation", ())]
+        judged = [(name, text) for name, text in details.get("judged", ())]
         return Rollout(
             step=int(places.step[index]),
             n=int(places.n[index]),
@@ -440,9 +443,9 @@ class Rollouts(RolloutPart):
             ref_response=self.text("ref_response", index),
             ground_truth=self.text("ground_truth", index),
             turns=prompt_turns or turns(prompt),
-            conversation=[_as_turn(turn) for turn in details.get("conversation", ())],
+            conversation=conversation,
             errors=details.get("errors", []),
-            judged=[(name, text) for name, text in details.get("judged", ())],
+            judged=judged,
         )
 
     def figures_of(self, indices: Ints) -> TokenFigures:

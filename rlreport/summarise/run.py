@@ -85,7 +85,8 @@ def _over_steps(
     means = groups.mean(reward)
     first = by_prompt.first(means)
     last = by_prompt.last(means)
-    spread = np.where(groups.finite(reward) >= 2, groups.std(reward), np.nan)
+    is_several = groups.finite(reward) >= 2
+    spread = np.where(is_several, groups.std(reward), np.nan)
     # A single step shows no gain, not even one of 0.
     gain = np.where(by_prompt.counts > 1, difference(last, first), np.nan)
     return {

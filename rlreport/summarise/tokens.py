@@ -52,14 +52,13 @@ def token_table(sample: TokenSample | None, responses: pd.DataFrame) -> pd.DataF
         return ratio(total, np.bincount(tokens, minlength=count))
 
     raw = np.asarray(texts.vocabulary, dtype=object)
+    units_of_pieces = np.repeat(units, characters.sizes)
     table = pd.DataFrame(
         {
             "token": characters.names,
             "raw": raw,
             "count": np.bincount(units, minlength=count),
-            "kl_share": _kl_shares(
-                np.repeat(units, characters.sizes), sample.kl, count
-            ),
+            "kl_share": _kl_shares(units_of_pieces, sample.kl, count),
             "kl_mean": mean(merged.kl),
             "log_ratio_mean": mean(merged.log_ratio),
             "abs_log_ratio_mean": mean(np.abs(merged.log_ratio)),
@@ -67,9 +66,9 @@ def token_table(sample: TokenSample | None, responses: pd.DataFrame) -> pd.DataF
             "count_last": np.bincount(units[last], minlength=count),
             "prob_first": mean(merged.prob, first),
             "prob_last": mean(merged.prob, last),
-            "abs_value_error_mean": mean(np.abs(merged.value_error)),
         }
     )
+    table["abs_value_error_mean"] = mean(np.abs(merged.value_error))
     table["prob_change"] = difference(table["prob_last"], table["prob_first"])
     table = rounded_columns(table)
     examples = _examples(characters, sample.texts, responses).reindex(raw)

@@ -69,3 +69,9 @@ test("a scale of equal values, or of none, still has colours", () => {
   assert.equal(new Scale(Float64Array.from([0, 0]), metric("kl")).className(0), "seq-1");
   assert.equal(new Scale(Float64Array.from([NaN]), metric("kl", true)).className(NaN), "none");
 });
+
+test("the largest numbers have the colours of the ends", () => {
+  const scale = new Scale(Float64Array.from([-1e308, 0, 1e308]), metric("kl", true));
+  const names = [-1e308, 0, 1e308, Infinity].map((value) => scale.className(value));
+  assert.deepEqual(names, ["div-1", "div-6", "div-11", "div-11"]);
+});

@@ -50,6 +50,17 @@ test("words, numbers and the end of an address lead there, too", () => {
   assert.deepEqual(leadsTo("index.html"), ["index.html", "#/"]);
 });
 
+test("a step may be negative, with a hyphen or a minus sign", () => {
+  const there = ["steps/-5.html#r=1", "#/steps/-5?r=1"];
+  for (const text of ["step -5, response 1", "Step −5 response 1.", "-5/1", "−5, 1", "-5-1"])
+    assert.deepEqual(leadsTo(text), there, text);
+  assert.deepEqual(leadsTo("-5"), ["steps/-5.html", "#/steps/-5"]);
+  const copied = placeText("/run/steps/-5.html", "#r=1", { ...about, where: "" });
+  assert.equal(copied, "step -5, response 1 · steps/-5.html#r=1");
+  assert.deepEqual(leadsTo(copied), there);
+  assert.equal(readPlace("step-5"), null);
+});
+
 test("a state without a page and without words keeps the page", () => {
   const place = readPlace("#r=1&token=31");
   assert.equal(place?.page, null);

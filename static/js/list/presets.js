@@ -3,7 +3,7 @@
 /** @import { Preset, RunData } from "../shared/types.d.ts" */
 /** @import { Range, Rows } from "./rows.js" */
 
-import { formatSort, parseSort } from "./rows.js";
+import { allOf, formatSort, parseSort } from "./rows.js";
 
 /** Key of the preset whose responses were stopped by a limit. */
 const CUT_OFF = "cut_off";
@@ -74,7 +74,7 @@ function testOf({ ranges = {}, words = {} }, rows) {
     ...Object.entries(ranges).map(([key, ends]) => rows.rangeTest(key, rangeOf(ends))),
     ...Object.entries(words).map(([key, value]) => rows.wordTest(key, rows.asWords(key, value))),
   ];
-  return (i) => tests.every((passes) => passes(i));
+  return allOf(tests);
 }
 
 /**
@@ -87,7 +87,9 @@ export function countsOf(presets, rows) {
   const others = pressed ? rows.passing(columnsOf(pressed)) : rows.order;
   return presets.map((preset) => {
     const passes = testOf(preset, rows);
-    return others.reduce((count, i) => count + Number(passes(i)), 0);
+    let count = 0;
+    for (const i of others) if (passes(i)) count += 1;
+    return count;
   });
 }
 

@@ -172,7 +172,8 @@ export class Rows {
    */
   listable() {
     const splits = this.words.has(SPLIT) ? null : this.column(SPLIT)?.strings;
-    return Array.from({ length: this.size }, (_, i) => i).filter((i) => splits?.[i] !== BRANCH);
+    const all = Array.from({ length: this.size }, (_, i) => i);
+    return splits ? all.filter((i) => splits[i] !== BRANCH) : all;
   }
 
   /**
@@ -196,7 +197,7 @@ export class Rows {
       ...ranges.map(([key, range]) => this.rangeTest(key, range)),
       ...words.map(([key, text]) => this.wordTest(key, text)),
     ];
-    return this.listable().filter((i) => tests.every((passes) => passes(i)));
+    return tests.length ? this.listable().filter(allOf(tests)) : this.listable();
   }
 
   /** @param {string} key @param {Range} range @returns {(i: number) => boolean} */
@@ -317,6 +318,16 @@ export class Rows {
     const { numbers, strings } = /** @type {Column} */ (this.column(key));
     return numbers ? byNumber(numbers, down) : byText(strings ?? [], down);
   }
+}
+
+/**
+ * Returns a test that passes if all of `tests` do.
+ * @param {((i: number) => boolean)[]} tests one at least
+ * @returns {(i: number) => boolean}
+ */
+export function allOf(tests) {
+  // Most often there is one, of thousands of rows.
+  return tests.length === 1 ? tests[0] : (i) => tests.every((passes) => passes(i));
 }
 
 /**

@@ -4,12 +4,14 @@
 
 import { Scale } from "../response/metrics.js";
 import { written } from "../shared/format.js";
-import { marked, message } from "../shared/words.js";
+import { listed, marked, message } from "../shared/words.js";
 import { excerpt, fitting } from "./film-text.js";
 
 /** Maximum number of dots, and of means, of the curve. */
 const MOST_POINTS = 400;
 const TITLE_CHARS = 240;
+/** Maximum number of characters of an answer in the name of its link. */
+const NAME_CHARS = 200;
 
 /** Codes of `which`: an answer of the strip, and which one of its step it is. @type {Record<number, string>} */
 const WHICH = { 2: marked("worst"), 3: marked("median"), 4: marked("best") };
@@ -122,7 +124,7 @@ export function stripOf(prompts, answers, prompt, texts) {
   /** @type {FilmStrip} */
   const strip = {
     title: fitting(prompt.split(/\s+/).filter(Boolean).join(" "), TITLE_CHARS),
-    caption: message("{run}, steps {low}–{high}. {legend}", {
+    caption: message("Run {run}, steps {low}–{high}. {legend}", {
       run: data.run,
       low: written(data.low, "count"),
       high: written(data.high, "count"),
@@ -131,7 +133,10 @@ export function stripOf(prompts, answers, prompt, texts) {
     ends: scale ? endsOf(scale) : null,
     curve: curveOf(prompts, answers),
     rules: data.rules,
-    rows: rows.map((row) => rowOf(prompts, row, /** @type {AnswerText} */ (texts.get(row)), scale)),
+    rows: rows.map((row) => {
+      const answer = /** @type {AnswerText} */ (texts.get(row));
+      return rowOf(prompts, row, { ...answer, mean: meanBeside(data, answers, row) }, scale);
+    }),
   };
   return { data: strip, legend };
 }
@@ -175,18 +180,32 @@ function curveOf({ data }, { rows, means }) {
     high: data.high,
     means: evenly(means, MOST_POINTS),
     dots: evenly(dots, MOST_POINTS),
+    reach: data.reach,
     words: message("Reward"),
   };
 }
 
 /**
+ * Returns the mean reward of a prompt at the step of an answer, null unless the row says it: no
+ * answer has a reward near to the mean if rewards have two values.
+ * @param {PromptsData} data
+ * @param {Answers} answers
+ * @param {number} row
+ */
+function meanBeside({ twoRewards, step, reward }, { means }, row) {
+  if (!twoRewards) return null;
+  const mean = means.find(([at]) => at === step[row])?.[1] ?? null;
+  return mean === reward[row] ? null : mean;
+}
+
+/**
  * @param {Prompts} prompts
  * @param {number} row
- * @param {AnswerText} answer
+ * @param {AnswerText & {mean: number | null}} answer `mean`: the reward to be said beside its own
  * @param {Scale | null} scale
  * @returns {FilmRow}
  */
-function rowOf(prompts, row, { text, tokens }, scale) {
+function rowOf(prompts, row, { text, tokens, mean }, scale) {
   const { step, reward, which } = prompts.data;
   const [finding, token] = prompts.cited(row) ?? ["", null];
   const part =
@@ -200,12 +219,19 @@ function rowOf(prompts, row, { text, tokens }, scale) {
   const name = WHICH[which[row]];
   const about = [
     message("reward {reward}", { reward: written(reward[row]) }),
+    mean === null ? "" : message("mean {mean}", { mean: written(mean) }),
     name ? message(name) : "",
     finding,
   ];
+  const head = message("step {step}", { step: step[row] });
+  const said = about.filter(Boolean);
   return {
-    head: message("step {step}", { step: step[row] }),
-    about: about.filter(Boolean),
+    name: message("{which}: {text}", {
+      which: listed([head, ...said]),
+      text: fitting(text.split(/\s+/).filter(Boolean).join(" "), NAME_CHARS),
+    }),
+    head,
+    about: said,
     above: "",
     ...part,
     step: step[row],

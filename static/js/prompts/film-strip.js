@@ -15,6 +15,8 @@ const CELL = 7.2;
 const LINE = 18;
 const BASELINE = 13;
 const GUTTER = 140;
+/** Lines of each thing that is said there. */
+const GUTTER_LINES = 2;
 const LEAST_WIDE = 620;
 const MOST_COLUMNS = 120;
 const LEAST_COLUMNS = 24;
@@ -25,7 +27,8 @@ const CURVE = 56;
 const RULE = 15;
 const AXIS = 20;
 const NARROW_LEFT = 44;
-const LABEL_ROOM = 40;
+const TICK = 4;
+const LABEL_ROOM = 8;
 const LEGEND_LEFT = 126;
 const MARGIN = 16;
 const SWATCH = 14;
@@ -87,7 +90,7 @@ export function filmStrip(data, width, isPicture = false) {
   if (isPicture) {
     const lines = paragraph(data.caption, width / LETTER, 6);
     marks.push(...lines.map((line, k) => text(0, y + 16 * (k + 1), line, SMALL)));
-    y += 16 * lines.length + 8;
+    y += 16 * lines.length;
   }
   return whole(data, marks, [width, y], isPicture);
 }
@@ -234,10 +237,7 @@ function rowMarks(row, pieces, frame, isPicture) {
   const hairline = path(`M0,0h${across}`, { stroke: "var(--line)" });
   if (isPicture || !row.href) return [[hairline, ...head, ...marks], height];
   const area = path(`M0,0h${across}v${px(height)}h-${across}z`, { fill: "transparent" });
-  const shown = pieces.map((piece) => piece.map((atom) => atom.text).join("")).join(" … ");
-  const words = fitting([row.head, ...row.about].join(", "), 100);
-  const label = `${words}: ${fitting(shown.trim(), 200)}`;
-  const attributes = { href: row.href, "aria-label": label };
+  const attributes = { href: row.href, "aria-label": fitting(row.name, 300) };
   return [[hairline, { name: "a", attributes, children: [area, ...head, ...marks] }], height];
 }
 
@@ -255,8 +255,10 @@ function gutter({ head, about }, frame) {
   }
   const marks = [text(0, y, head, BOLD)];
   for (const words of about) {
-    y += LINE;
-    marks.push(text(0, y, fitting(words, (GUTTER - 10) / LETTER), { fill: "var(--muted)" }));
+    for (const line of paragraph(words, (GUTTER - 10) / LETTER, GUTTER_LINES)) {
+      y += LINE;
+      marks.push(text(0, y, line, { fill: "var(--muted)" }));
+    }
   }
   return [marks, y - BASELINE + LINE + PAD];
 }
@@ -442,8 +444,8 @@ function plotOf({ plotLeft: left, plotRight: right }, top, [first, last], [low, 
  * @returns {[Mark[], number]}
  */
 function curveMarks({ rules, rows }, curve, frame) {
-  const rewards = rows.map(({ reward }) => reward).filter((reward) => reward !== null);
-  const values = [...curve.means, ...curve.dots].map(([, value]) => value).concat(rewards);
+  const ringed = curve.dots.length ? rows.flatMap(ringOf) : [];
+  const values = [...curve.means, ...curve.dots, ...ringed].map(([, value]) => value);
   const [low, high] = [Math.min(...values), Math.max(...values)];
   const plot = plotOf(frame, RULE * rules.length + 4, [curve.low, curve.high], [low, high]);
   const marks = [...new Set([low, high])].map((value) =>
@@ -455,8 +457,7 @@ function curveMarks({ rules, rows }, curve, frame) {
   if (frame.isWide) marks.push(text(0, plot.top + 12, curve.words, SMALL));
   rules.forEach((rule, index) => marks.push(...ruleMarks(rule, index, plot)));
   marks.push(...points(curve, plot));
-  for (const { step, reward } of rows) {
-    if (reward === null) continue;
+  for (const [step, reward] of ringed) {
     const attributes = {
       cx: px(plot.x(step)),
       cy: px(plot.y(reward)),
@@ -466,19 +467,41 @@ function curveMarks({ rules, rows }, curve, frame) {
     };
     marks.push({ name: "circle", attributes, children: [] });
   }
-  const bottom = plot.top + CURVE;
-  const axisY = px(Math.floor(bottom) + 0.5);
-  marks.push(path(`M${px(plot.left)},${axisY}h${across}`, { stroke: "var(--muted)" }));
-  const steps = [curve.low, curve.high, ...rows.map(({ step }) => step)];
-  for (const step of labelled(steps, plot)) {
-    const label = written(step, "count");
-    marks.push(text(plot.x(step), bottom + 15, label, { "text-anchor": "middle", ...SMALL }));
-  }
-  return [marks, bottom + AXIS + 4];
+  const steps = rows.map(({ step }) => step);
+  marks.push(...axisMarks(steps, [curve.low, curve.high], plot));
+  return [marks, plot.top + CURVE + AXIS + 4];
 }
 
-/** Returns the dots of answers and the line of their means. @param {FilmCurve} curve @param {Plot} plot */
-function points({ means, dots }, plot) {
+/** Returns the place of a row's circle in the plot. @param {FilmRow} row @returns {[number, number][]} */
+function ringOf({ step, reward }) {
+  return reward === null ? [] : [[step, reward]];
+}
+
+/**
+ * Returns the axis, with a tick at each of the steps of the rows.
+ * @param {number[]} steps
+ * @param {[number, number]} ends
+ * @param {Plot} plot
+ */
+function axisMarks(steps, ends, plot) {
+  const bottom = plot.top + CURVE;
+  const y = px(Math.floor(bottom) + 0.5);
+  const line = `M${px(plot.left)},${y}h${px(plot.right - plot.left)}`;
+  const marks = [path(line, { stroke: "var(--muted)" })];
+  const ticks = steps.map((step) => `M${px(plot.x(step))},${y}v${TICK}`);
+  if (ticks.length)
+    marks.push(path(ticks.join(""), { stroke: "var(--text)", "stroke-width": "1.5" }));
+  for (const [x, label] of labels([...steps, ...ends], plot))
+    marks.push(text(x, bottom + 16, label, { "text-anchor": "middle", ...SMALL }));
+  return marks;
+}
+
+/**
+ * Returns the dots of answers and the line of means, dashed where it spans many steps.
+ * @param {FilmCurve} curve
+ * @param {Plot} plot
+ */
+function points({ means, dots, reach }, plot) {
   /** @param {[number, number]} point */
   const place = ([step, value]) => `${px(plot.x(step))},${px(plot.y(value))}`;
   const marks = [
@@ -489,24 +512,44 @@ function points({ means, dots }, plot) {
       "stroke-linecap": "round",
     }),
   ];
-  if (means.length > 1) {
-    const look = { "stroke-linejoin": "round", stroke: "var(--policy)", "stroke-width": "1.75" };
-    marks.push(path(`M${means.map(place).join("L")}`, look));
-  }
+  let line = "";
+  let gaps = "";
+  means.slice(1).forEach((point, k) => {
+    const before = means[k];
+    const start = `M${place(before)}`;
+    const end = `L${place(point)}`;
+    if (point[0] - before[0] > reach) {
+      gaps += start + end;
+      return;
+    }
+    const isBegun = line.endsWith(`L${place(before)}`);
+    line += isBegun ? end : start + end;
+  });
+  const look = { stroke: "var(--policy)", "stroke-linejoin": "round" };
+  if (line) marks.push(path(line, { "stroke-width": "1.75", ...look }));
+  if (gaps) marks.push(path(gaps, { "stroke-dasharray": "2 4", ...look }));
   return marks;
 }
 
 /**
- * Returns the steps of which there is room for a label; the first ones come first.
+ * Returns labels of steps with their places where there is room; the first ones come first.
  * @param {number[]} steps
  * @param {Plot} plot
  */
-function labelled(steps, plot) {
-  /** @type {number[]} */
+function labels(steps, plot) {
+  /** @type {[number, string][]} */
   const chosen = [];
+  /** @type {Span[]} */
+  const spans = [];
   for (const step of steps) {
     const x = plot.x(step);
-    if (chosen.every((other) => Math.abs(x - plot.x(other)) >= LABEL_ROOM)) chosen.push(step);
+    const label = written(step, "count");
+    const half = (label.length * LETTER) / 2;
+    const left = x - half - LABEL_ROOM;
+    const right = x + half + LABEL_ROOM;
+    if (!spans.every(([start, stop]) => right <= start || stop <= left)) continue;
+    spans.push([x - half, x + half]);
+    chosen.push([x, label]);
   }
   return chosen;
 }

@@ -140,7 +140,7 @@ export class PromptList {
     const at = order.indexOf(this.row());
     const place = { place: written(at + 1, "count"), all: written(order.length, "count") };
     this.place.textContent =
-      at < 0 ? message("not in the filtered list") : message("{place} of {all} listed", place);
+      at < 0 ? message("not in the filtered list") : message("row {place} of {all}", place);
     this.previous.disabled = at === 0 || !order.length;
     this.next.disabled = at === order.length - 1;
   }

@@ -158,7 +158,8 @@ export class Scale {
   /** Returns the CSS class of a value's bin, "none" if it is missing. @param {number} value */
   className(value) {
     if (Number.isNaN(value)) return "none";
-    const share = (value - this.low) / (this.high - this.low);
+    // Halved first: the range of large values may be infinite.
+    const share = (value / 2 - this.low / 2) / (this.high / 2 - this.low / 2);
     const bin = Math.min(this.bins - 1, Math.max(0, Math.floor(share * this.bins)));
     return `${this.prefix}-${this.reversed ? this.bins - bin : bin + 1}`;
   }

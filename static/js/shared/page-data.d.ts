@@ -9,6 +9,7 @@ export interface FilmCurveData {
   high: number;
   means: [number, number][];
   dots: [number, number][];
+  reach: number;
   words: string;
 }
 
@@ -30,8 +31,9 @@ export interface FilmStripData {
   rows: FilmRowData[];
 }
 
-/** An answer of a film strip. */
+/** An answer of a film strip; `name` is what a screen reader says of its link. */
 export interface FilmRowData {
+  name: string;
   head: string;
   about: string[];
   above: string;
@@ -238,6 +240,8 @@ export interface PromptsData {
   mean: (number | null)[];
   low: number;
   high: number;
+  reach: number;
+  twoRewards: boolean;
   rules: FilmRuleData[];
   address: string;
   all: string;

@@ -16,6 +16,10 @@ const STEP = marked("step {n}");
 const RESPONSE = marked("response {n}");
 const TOKEN = marked("token {n}");
 
+/** Patterns of numbers. The hyphen of "step-5" is no minus. */
+const COUNT = "\\d+";
+const SIGNED = "(?:(?<![a-z])-)?\\d+";
+
 /** What a chat or a sentence puts behind an address. */
 const TRAILING = /[.,;:!?)\]}>"'”’，。；：）】》]+$/;
 
@@ -46,18 +50,19 @@ export function placeText(path, hash, { where, title }) {
 
 /**
  * Returns the place that a text names: an address or its end, such as `#r=1`, words such as
- * "step 44, response 1", or numbers such as "44/1". Null if it names none.
+ * "step 44, response 1", or numbers such as "44/1" or "-5/1". Null if it names none.
  * @param {string} text
  * @returns {Place | null}
  */
 export function readPlace(text) {
   const said = text.trim();
-  const numbers = /^(\d+)(?:\s*[/,，、-]\s*(\d+))?(?:\s*[/,，、-]\s*(\d+))?$/.exec(said);
+  const plain = said.replaceAll("−", "-");
+  const numbers = /^(-?\d+)(?:\s*[/,，、-]\s*(\d+))?(?:\s*[/,，、-]\s*(\d+))?$/.exec(plain);
   if (numbers) return ofWords({ step: numbers[1], response: numbers[2], token: numbers[3] });
   const words = {
-    step: numberIn(said, STEP),
-    response: numberIn(said, RESPONSE),
-    token: numberIn(said, TOKEN),
+    step: numberIn(plain, STEP, SIGNED),
+    response: numberIn(plain, RESPONSE),
+    token: numberIn(plain, TOKEN),
   };
   const address = addressIn(said);
   const { step } = words;
@@ -102,19 +107,24 @@ function ofWords({ step, response, token }) {
  * Returns the number that stands where a message has it, in English or the report's language.
  * @param {string} text
  * @param {string} literal with one place, `{n}`
+ * @param {string} [number] pattern of the number
  */
-function numberIn(text, literal) {
+function numberIn(text, literal, number = COUNT) {
   for (const said of [literal, message(literal, { n: "{n}" })]) {
-    const found = patternOf(said).exec(text);
+    const found = patternOf(said, number).exec(text);
     if (found) return found[1];
   }
   return null;
 }
 
-/** @param {string} said with `{n}` @returns {RegExp} that matches it, with or without spaces */
-function patternOf(said) {
+/**
+ * @param {string} said with `{n}`
+ * @param {string} number pattern of the number
+ * @returns {RegExp} that matches it, with or without spaces
+ */
+function patternOf(said, number) {
   const parts = said.split("{n}").map((part) => part.trim().replace(/[^\p{L}]/gu, "\\$&"));
-  return new RegExp(parts.join("\\s*#?(\\d+)\\s*"), "i");
+  return new RegExp(parts.join(`\\s*#?(${number})\\s*`), "i");
 }
 
 /** Returns the place of the address in a text, null without one. @param {string} said @returns {Place | null} */
