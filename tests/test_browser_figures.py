@@ -195,7 +195,8 @@ def taken(page: Page, place: str, kind: str, mm: int, folder: Path) -> bytes:
 
 def texts_of(picture: bytes) -> str:
     root = ET.fromstring(picture)
-    return " ".join("".join(text.itertext()) for text in root.iter(f"{SVG}text"))
+    texts = ("".join(text.itertext()) for text in root.iter(f"{SVG}text"))
+    return " ".join(texts).replace("\u00a0", " ")
 
 
 def test_a_picture_has_its_title_its_caption_and_its_size_and_needs_nothing_else(
@@ -210,9 +211,10 @@ def test_a_picture_has_its_title_its_caption_and_its_size_and_needs_nothing_else
             assert root.get("width") == f"{mm}mm"
             assert root.get("height") == f"{mm / 2:g}mm"
             texts = texts_of(picture)
-            assert texts.startswith("Response length ")
-            assert "mean over responses, characters, band ± std" in texts
-            assert "steps 20–48" in texts and "run figures" in texts
+            quantity = "mean over responses, characters, band ± std"
+            assert texts.startswith(f"Response length, {quantity} ")
+            assert texts.count(quantity) == 1
+            assert "steps 20–48; run figures" in texts
             assert "n =" not in texts, (
                 "the number of the run is not that of these steps"
             )
@@ -234,6 +236,17 @@ def test_a_picture_has_its_title_its_caption_and_its_size_and_needs_nothing_else
         assert f"n = {6 * STEPS} responses" in texts_of(whole)
 
 
+def test_a_picture_says_what_its_bar_marks(browser, reports, tmp_path):
+    with visiting(browser, reports / "run" / "index.html") as page:
+        figure = live(page, "reward")
+        texts = texts_of(taken(page, figure, "SVG", 170, tmp_path))
+        assert f"; marked: reward collapse since step {FALLS_AT}" in texts
+        page.goto(f"{page.url}#zoom=20-48")
+        figure = live(page, "reward")
+        texts = texts_of(taken(page, figure, "SVG", 170, tmp_path))
+        assert "marked" not in texts, "the steps that are zoomed to have no bar"
+
+
 def test_what_moved_is_one_picture_drawn_without_vega(browser, reports, tmp_path):
     with visiting(browser, reports / "run" / "index.html") as page:
         picture = taken(page, "section.moved", "SVG", 85, tmp_path)
@@ -241,14 +254,16 @@ def test_what_moved_is_one_picture_drawn_without_vega(browser, reports, tmp_path
     texts = texts_of(picture)
     assert texts.startswith("What moved ") and "onset: " in texts
     for name in names:
-        assert name.strip() in texts
+        assert f"{name.removesuffix('?').strip()} " in texts
+    assert "?" not in texts
     assert not re.search(rb"var\(|non-scaling|preserveAspectRatio|class=", picture)
     edges = {
         node.get("width")
         for node in ET.fromstring(picture).iter(f"{SVG}svg")
         if node.get("x")
     }
-    assert edges == {str(425 - 52 - 16)}
+    inner = 425 - 2 * 8  # without its margins
+    assert edges == {str(inner), str(inner - 52 - 16)}
 
 
 def test_a_picture_and_its_caption_can_be_copied(browser, reports):

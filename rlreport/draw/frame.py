@@ -92,7 +92,6 @@ class Frame:
         for finding in self.findings:
             if chart not in finding.charts:
                 continue
-            text = finding.name or finding.title
             if finding.onset is None:
                 is_marked = np.isin(self.steps, finding.steps)
             else:
@@ -105,8 +104,23 @@ class Frame:
             is_ruled = finding.onset is not None and any(
                 rule.step == finding.onset.step for rule in self.rules
             )
-            marks.append(Mark(finding.severity, finding.title, text, blocks, is_ruled))
+            words = _in_legend(finding)
+            marks.append(Mark(finding.severity, finding.title, words, blocks, is_ruled))
         return [mark for mark in marks if mark.spans]
+
+
+def _in_legend(finding: ToldFinding) -> str:
+    """Return the name of a finding, with its onset if it lasts from there to the end."""
+    name = finding.name or finding.title
+    onset = finding.onset
+    if (
+        not finding.name
+        or onset is None
+        or onset.from_start
+        or finding.until is not None
+    ):
+        return name
+    return message("{name} since step {step}", name=name, step=onset.step)
 
 
 class Mark(NamedTuple):

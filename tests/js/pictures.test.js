@@ -15,6 +15,7 @@ test("a text is broken between words, beside Chinese characters, and within very
   assert.deepEqual(wrapped("奖励在第三步下降", 4, widthOf), ["奖励在第", "三步下降"]);
   assert.deepEqual(wrapped("abcdefghij", 4, widthOf), ["abcd", "efgh", "ij"]);
   assert.deepEqual(wrapped("", 4, widthOf), []);
+  assert.deepEqual(wrapped("steps 0–59; run\u00a0x", 13, widthOf), ["steps 0–59;", "run\u00a0x"]);
 });
 
 test("a picture has its size in mm, its words, and the light colours", () => {
@@ -25,6 +26,7 @@ test("a picture has its size in mm, its words, and the light colours", () => {
   assert.ok(picture.match(/<text [^>]*>caption/g).length > 1, "a long caption has several lines");
   assert.match(picture, /stroke="#policy#"/);
   assert.doesNotMatch(picture, /var\(/);
+  assert.match(picture, /<svg x="8" y="5" width="409"/, "a small margin");
 });
 
 test("names of curves stand in rows above the drawing, as many as there is room for", () => {

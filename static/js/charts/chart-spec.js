@@ -12,6 +12,7 @@ import { message } from "../shared/words.js";
  * @property {boolean} log
  * @property {number | "auto"} smoothing
  * @property {boolean} [placesLabels] whether the plot has another height than the specification
+ * @property {boolean} [bare] whether the y axis has no title
  */
 
 /** Minimum distance of two curve names at the right edge, in pixels. */
@@ -45,6 +46,7 @@ export function specFor(spec, colours, state) {
   setSmoothing(copy, state.smoothing);
   if (state.log) makeLogarithmic(/** @type {LayeredSpec} */ (copy));
   const isOverSteps = copy.params?.some(({ name }) => name === "at");
+  if (state.bare) for (const axis of yAxes(copy)) axis.title = "";
   if (isOverSteps) showSteps(/** @type {LayeredSpec} */ (copy), state);
   return copy;
 }

@@ -71,8 +71,10 @@ const BRUSH_PAUSE = 30;
 const DRAG_PX = 3;
 /** Minimum width of a plot in pixels. */
 const LEAST_WIDTH = 80;
-/** Widths of charts on A4 with margins of 14 mm, in pixels: across the page, and of two columns. */
-const PAPER = { wide: 688, half: 336 };
+/** Widths of charts on A4 with margins of 12 mm, in pixels: across the page, and of two columns. */
+const PAPER = { wide: 703, half: 343 };
+/** Most padding above a plot without a title of its axis, in pixels. */
+const TOP_WITHOUT_TITLE = 12;
 /** Distance of the tooltip from the pointer in pixels. */
 const TIP_GAP = 12;
 
@@ -266,6 +268,14 @@ export class Chart {
     return !whole || (shown[0] <= whole[0] && shown[1] >= whole[1]);
   }
 
+  /** What the bars above the plot mark, in words; zoomed charts have none. */
+  get marked() {
+    if (this.zoom) return [];
+    return [...this.figure.querySelectorAll("figcaption .shaded:not(.pointed)")].map(
+      (words) => words.textContent?.trim() ?? "",
+    );
+  }
+
   /** How the chart's curves are smoothed, "" if they are as logged. */
   get smoothingInWords() {
     const { smoothing } = this.shared;
@@ -297,11 +307,14 @@ export class Chart {
     const source = { ...this.spec, config: this.config };
     if (this.showsResponses) source.data = { name: "rows", values: this.rows() };
     if (source.mark || source.layer) {
-      const { left = 0, right = 0, top = 0, bottom = 0 } = this.paddingOfPlot;
+      const { left = 0, right = 0, bottom = 0 } = this.paddingOfPlot;
+      // The title of the picture has the quantity; without it, the axis needs less room.
+      const top = Math.min(this.paddingOfPlot.top ?? 0, TOP_WITHOUT_TITLE);
+      if (this.spec.padding) source.padding = { ...this.spec.padding, top };
       source.width = width - left - right;
       source.height = height - top - bottom;
     }
-    const state = { zoom: this.zoom, smoothing, log: this.log, placesLabels: true };
+    const state = { zoom: this.zoom, smoothing, log: this.log, placesLabels: true, bare: true };
     const spec = specFor(source, new Map(), state);
     const { view } = await embed(el("div"), spec, {
       ast: true,

@@ -10,7 +10,7 @@ import {
   download,
   exportPicture,
   failureOf,
-  heightOfWords,
+  heightOfDrawing,
   pixelsOf,
   WIDTHS,
 } from "../shared/pictures.js";
@@ -128,10 +128,9 @@ export function pictureOfChart(chart) {
     words: () => wordsOf(chart),
     draw: async (words, mm) => {
       try {
-        const width = pixelsOf(mm);
         // The whole picture is twice as wide as it is high, where its texts leave room for that.
-        const height = Math.max(LEAST_HEIGHT, width / 2 - heightOfWords(words, mm));
-        return await chart.drawnAs(width, height);
+        const height = Math.max(LEAST_HEIGHT, heightOfDrawing(words, mm));
+        return await chart.drawnAs(pixelsOf(mm), height);
       } catch {
         return fixedWidth(chart.stillDrawing(), pixelsOf(mm));
       }
@@ -142,19 +141,28 @@ export function pictureOfChart(chart) {
 
 /** @param {Chart} chart @returns {Words} */
 function wordsOf(chart) {
-  // The drawing has the quantity and its unit at its axis.
-  const { steps, run, smoothing, count } = factsOf(chart);
+  const { quantity, steps, run, smoothing, count } = factsOf(chart);
   const facts = [
     steps,
     count,
-    smoothing && message("smoothed: {how}", { how: smoothing }),
     run && message("run {run}", { run }),
+    smoothing && message("smoothed: {how}", { how: smoothing }),
+    ...chart.marked,
   ];
+  const { title } = chart;
   return {
-    title: chart.title,
-    caption: facts.filter(Boolean).join(" · "),
+    title: quantity ? message("{title}, {quantity}", { title, quantity }) : title,
+    caption: facts.filter(Boolean).map(kept).join("; "),
     key: keyOf(chart.figure),
   };
+}
+
+/** Longest fact of a caption that stays on one line. */
+const ONE_LINE = 32;
+
+/** Returns a fact of a caption; a short one has no-break spaces. @param {string} fact */
+function kept(fact) {
+  return fact.length <= ONE_LINE ? fact.replaceAll(" ", "\u00a0") : fact;
 }
 
 /** Returns a caption as sentences, ready for a paper. @param {Chart} chart */
@@ -182,9 +190,10 @@ function sentenceOf(chart) {
 function factsOf(chart) {
   const [low, high] = (chart.shownSteps ?? []).map((step) => written(step, "count"));
   const { spec } = chart;
+  const axis = axisTitle(spec, "y");
   const responses = chart.showsWhole ? chart.hooks.responses : 0;
   return {
-    quantity: axisTitle(spec, "y"),
+    quantity: chart.log ? message("{axis}, logarithmic", { axis }) : axis,
     steps:
       low === undefined
         ? message("against {what}", { what: axisTitle(spec, "x") })

@@ -59,15 +59,17 @@ function stillPicture(figure, drawing, page) {
 
 /** @param {Element} section @param {string} page @returns {Picture} */
 function movedPicture(section, page) {
-  const words = section.querySelector("p")?.textContent?.trim() ?? "";
+  const [words, note] = ["p:not(.note)", ".note"].map(
+    (selector) => section.querySelector(selector)?.textContent?.trim() ?? "",
+  );
   const title = section.querySelector("h2")?.firstChild?.textContent?.trim() ?? "";
   const run = runName();
   const ofRun = run ? message("Run {run}.", { run }) : "";
   return {
     name: () => nameOf(page, "moved"),
-    words: () => ({ title, caption: listOf([words, ofRun]) }),
+    words: () => ({ title, caption: listOf([words, note, ofRun]) }),
     draw: async (_words, mm) => movedDrawing(section, pixelsOf(mm)),
-    sentence: () => listOf([`${title}.`, words, ofRun]),
+    sentence: () => listOf([`${title}.`, words, note, ofRun]),
   };
 }
 
@@ -94,10 +96,18 @@ function movedDrawing(section, width) {
   if (head) add(head);
   for (const strip of section.querySelectorAll("figure.strip")) {
     const drawing = strip.querySelector("svg");
-    if (drawing) add(named(drawing, strip.querySelector("figcaption")?.textContent?.trim() ?? ""));
+    if (drawing) add(named(drawing, nameIn(strip)));
   }
   add(axis);
   return inGutters(parts, width);
+}
+
+/** Returns the name of a strip, without what opens its definition. @param {Element} strip */
+function nameIn(strip) {
+  const caption = strip.querySelector("figcaption")?.cloneNode(true);
+  if (!(caption instanceof Element)) return "";
+  for (const button of caption.querySelectorAll(".what")) button.remove();
+  return caption.textContent?.trim() ?? "";
 }
 
 /** Returns a strip with its name in it. @param {SVGElement} strip @param {string} name */

@@ -18,6 +18,8 @@ const CAPTION = { size: 11, line: 14, weight: "normal" };
 const KEY = { line: 15, sample: 22, gap: 14 };
 /** Distance between the parts of a picture. */
 const GAP = 4;
+/** Empty pixels around all that a picture shows: left and right, above and below. */
+const MARGIN = { x: 8, y: 5 };
 
 /**
  * @typedef {object} Words what a picture says about its drawing
@@ -31,7 +33,18 @@ const GAP = 4;
 
 /** Returns the width of a picture's drawing in pixels. @param {number} mm */
 export function pixelsOf(mm) {
-  return mm * PX_PER_MM;
+  return mm * PX_PER_MM - 2 * MARGIN.x;
+}
+
+/**
+ * Returns how high a drawing is whose picture is twice as wide as it is high, in pixels.
+ * @param {Words} words
+ * @param {number} mm
+ * @param {Measure} [measure]
+ */
+export function heightOfDrawing(words, mm, measure = measured) {
+  const { above, below } = laidOut(words, pixelsOf(mm), measure);
+  return (mm * PX_PER_MM) / 2 - above - below - 2 * MARGIN.y;
 }
 
 /**
@@ -57,17 +70,6 @@ export async function exportPicture(svg, { name, format, ...words }) {
 }
 
 /**
- * Returns the height of what stands above and below a drawing, in pixels.
- * @param {Words} words
- * @param {number} mm
- * @param {Measure} [measure]
- */
-export function heightOfWords(words, mm, measure = measured) {
-  const { above, below } = laidOut(words, pixelsOf(mm), measure);
-  return above + below;
-}
-
-/**
  * Returns a picture as SVG: self-contained, with its size in mm.
  * @param {string} svg
  * @param {Words} words
@@ -76,24 +78,26 @@ export function heightOfWords(words, mm, measure = measured) {
  *   light colour of a design token
  */
 export function composed(svg, words, mm, { measure = measured, colourOf = lightColour } = {}) {
-  const width = pixelsOf(mm);
-  const layout = laidOut(words, width, measure);
+  const inner = pixelsOf(mm);
+  const width = mm * PX_PER_MM;
+  const layout = laidOut(words, inner, measure);
   const drawing = sizeOf(svg);
-  const drawn = (drawing.height * width) / drawing.width;
-  const height = round(layout.above + drawn + layout.below);
+  const drawn = (drawing.height * inner) / drawing.width;
+  const height = round(layout.above + drawn + layout.below + 2 * MARGIN.y);
   const inside = svg
     .replace(/^\s*(<\?xml[^>]*>\s*)?(<!DOCTYPE[^>]*>\s*)?/i, "")
     .replace(/^<svg\b[^>]*>/, "")
     .replace(/<\/svg>\s*$/, "");
   const nested =
-    `<svg y="${layout.above}" width="${width}" height="${round(drawn)}" ` +
+    `<svg y="${layout.above}" width="${inner}" height="${round(drawn)}" overflow="visible" ` +
     `viewBox="0 0 ${drawing.width} ${drawing.height}" fill="none" font-size="11">${inside}</svg>`;
   const picture =
     `<svg xmlns="http://www.w3.org/2000/svg" width="${mm}mm" ` +
     `height="${round(height / PX_PER_MM)}mm" viewBox="0 0 ${width} ${height}" ` +
     `font-family="${FONT}"><title>${escaped(words.title)}</title>` +
     `<rect width="${width}" height="${height}" fill="var(--page)"/>` +
-    `${layout.head}${nested}${belowDrawing(layout, layout.above + drawn)}</svg>`;
+    `<svg x="${MARGIN.x}" y="${MARGIN.y}" width="${inner}" overflow="visible">${layout.head}${nested}` +
+    `${belowDrawing(layout, layout.above + drawn)}</svg></svg>`;
   return picture.replace(/var\(--([\w-]+)\)/g, (_, name) => colourOf(name));
 }
 
@@ -172,14 +176,14 @@ function keyEntry({ title, colour, dash, x }, top) {
 
 /**
  * Breaks a text into lines that are no wider than `width`: between words, and beside Chinese
- * characters; within a word that is wider than a line.
+ * characters, but not at a no-break space; within a word that is wider than a line.
  * @param {string} text
  * @param {number} width
  * @param {(text: string) => number} widthOf
  */
 export function wrapped(text, width, widthOf) {
   const pieces = text
-    .split(/(?<=\s)|(?<=[\u2e80-\u9fff\uff00-\uffef])/u)
+    .split(/(?<=[^\S\u00a0])|(?<=[\u2e80-\u9fff\uff00-\uffef])/u)
     .flatMap((piece) => (widthOf(piece.trimEnd()) > width ? [...piece] : [piece]));
   /** @type {string[]} */
   const lines = [];
