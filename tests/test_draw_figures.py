@@ -1,7 +1,9 @@
 """Charts as figures: as wide as their place, with names and rules in them, and smooth curves."""
 
+import json
 import re
 from dataclasses import replace
+from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import numpy as np
@@ -12,7 +14,8 @@ from rlreport.draw.catalogue import overview_charts
 from rlreport.draw.chart import Chart
 from rlreport.draw.curves import ChartStyle, DrawnCurve, curve_chart
 from rlreport.draw.frame import Frame
-from rlreport.draw.rules import QUIET, RunRule
+from rlreport.draw.names import NamedLine, name_places
+from rlreport.draw.rules import QUIET, RunRule, label_sides
 from rlreport.draw.smoothing import running_median
 from rlreport.draw.svg import drawn, png
 from tests.tables_builder import STEP, tables
@@ -97,6 +100,41 @@ def test_names_of_few_curves_are_in_the_plot_and_all_others_in_a_key(titles, in_
     else:
         assert not chart.key
         assert written == in_plot
+
+
+PLACES = json.loads(
+    (Path(__file__).parent / "data/name_places.json").read_text("utf-8")
+)
+
+
+@pytest.mark.parametrize("case", PLACES, ids=lambda case: case["what"])
+def test_names_stand_beside_the_ends_of_their_lines_and_cover_none(case):
+    lines = [
+        NamedLine(line["name"], np.array(line["x"]), np.array(line["y"]))
+        for line in case["lines"]
+    ]
+    found = name_places(lines, case["height"])
+    if case["places"] is None:
+        assert found is None
+    else:
+        assert found == pytest.approx(case["places"], abs=1e-3)
+
+
+def test_names_that_have_no_room_beside_their_lines_are_in_the_key():
+    steep = np.r_[np.zeros(45), np.linspace(0, 10, 15)]
+    chart = chart_of(curve("steep", steep), curve("level", np.zeros(60)))
+    assert [entry.title for entry in chart.key] == ["steep", "level"]
+    assert not rows_of(chart, "label") and not rows_of(chart, "halo")
+
+
+@pytest.mark.parametrize(("step", "side"), [(20, 1), (40, 1), (60, -1), (90, -1)])
+def test_a_rules_label_is_where_the_narrowest_plot_has_room(step, side):
+    words = "checkpoint to keep: 60"
+    assert label_sides([(step / 100, words)]) == [side]
+    # Of two labels, the one before its rule is behind it if the plot's edge is too near.
+    sides = label_sides([(0.43, words), (0.9, "onset: 90")])
+    assert sides == [1, -1]
+    assert label_sides([(0.5, words), (0.6, "onset: 60")]) == [-1, 1]
 
 
 def test_a_picture_for_mail_has_the_key_below_its_plot():

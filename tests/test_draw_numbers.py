@@ -95,16 +95,20 @@ def heights(element: ET.Element, above: float = 0.0) -> dict[str, float]:
     return found
 
 
-def test_labels_of_curves_never_overlap():
+@pytest.mark.parametrize(("gap", "in_key"), [(0.001, True), (0.3, False)])
+def test_labels_of_curves_never_overlap(gap, in_key):
     table = table_of_rows(
         [
-            {"step": s, "reward": 1.0, "ref_reward": 1.001, "valid_reward": 1.002}
+            {"step": s, "reward": 1.0, "ref_reward": 1 + gap, "valid_reward": 1 - gap}
             for s in range(5)
         ]
     )
     chart = drawn(overview_charts(tables_of(table)))[0]
+    names = ("policy", "reference", "second, policy")
+    assert {entry.title for entry in chart.key} == (set(names) if in_key else set())
     found = heights(ET.fromstring(chart.svg))
-    places = sorted(found[name] for name in ("policy", "reference", "second, policy"))
+    places = sorted(found[name] for name in names if name in found)
+    assert len(places) == (0 if in_key else 3)
     assert all(below - above >= 12 for above, below in pairwise(places))
 
 

@@ -32,6 +32,7 @@ from rlreport.draw.chart import (
 )
 from rlreport.draw.events import DrawnEvent, Rule, rules_of
 from rlreport.draw.frame import Frame, Mark, mark_layers
+from rlreport.draw.names import NamedLine, name_places
 from rlreport.draw.rules import FIRST_LINE
 from rlreport.draw.smoothing import (
     LEAST_SMOOTHED,
@@ -78,13 +79,6 @@ USUAL_TICKS = {"half": 6, "wide": 12}  # numbers of steps below a chart, by its 
 # above it, in a key
 MOST_NAMES = 3
 LONGEST_LABEL = 16
-LABEL_GAP = 13  # Minimum vertical distance of two curve labels, in pixels
-# Pixels from the end of a curve to the baseline of its name, above and below it
-LABEL_ABOVE = 6
-LABEL_BELOW = 13
-# A name stands below its curve if that falls by so many pixels in this last part of the axis
-FALLING_PIXELS = 8
-FALLING_PART = 0.12
 # Maximum number of values of a sparse curve that are drawn as points
 MOST_DOTS = 60
 
@@ -309,7 +303,11 @@ def _curve_chart(
     key = _key(thin.curves, always=style.has_key)
     if not key:
         depth = max(run_rules.depth, FIRST_LINE + 4 if rules else 0)
-        layers |= _label_layers(thin, drawn_rows, y, plot_height(size), depth)
+        labels = _labels(thin, y, plot_height(size), depth)
+        if labels is None:
+            key = _key(thin.curves, always=True)
+        else:
+            layers |= {"label": labels, "halo": labels}
     spec, vega = fill(
         f"curves_{y.scale}",
         {"rows": drawn_rows, **layers},
@@ -620,24 +618,15 @@ def _point_rows(rows: Rows, curves: Sequence[DrawnCurve]) -> Rows:
     return points
 
 
-def _label_layers(
-    thin: ThinnedCurves, rows: Rows, y: Axis, height: int, depth: int
-) -> dict[str, Rows]:
-    labels = _labels(thin, rows, y, height, depth)
-    return {"label": labels, "halo": labels}
-
-
 def _labels(
-    thin: ThinnedCurves, rows: Rows, y: Axis, height: int, depth: int
-) -> list[dict[str, Any]]:
-    """Return a row per line with its name, none for a single one, whose name is the title.
+    thin: ThinnedCurves, y: Axis, height: int, depth: int
+) -> list[dict[str, Any]] | None:
+    """Return a row per line with its name, [] for a single one, whose name is the title.
 
-    A name stands above the end of its line, or below it if the line falls there; names that would
-    overlap are moved apart. ``placeLabels`` in ``static/js/charts/chart-spec.js`` does the same.
+    None if the names would cover lines.
 
     Args:
         thin: the curves.
-        rows: their rows as drawn.
         y: the axis.
         height: of the plot, in pixels.
         depth: pixels at its top that other labels take.
@@ -645,51 +634,55 @@ def _labels(
     curves = [curve for curve in thin.curves if curve.has_line]
     if len(curves) < 2:
         return []
-    y_per_pixel = (y.high - y.low) / height
+    scale = _Height(y, height)
     first, last = thin.steps[[0, -1]].tolist()
-    near = last - FALLING_PART * (last - first)
-    baselines = {}  # in pixels above the lower end of the axis
+    lines = []
     for curve in curves:
-        own = [
-            row
-            for row in rows
-            if row["series"] == curve.key and row["value"] is not None
-        ]
-        before = next(
-            row["value"] for row in own if row["step"] >= near or row is own[-1]
-        )
-        end = own[-1]["value"]
-        falls = before - end > FALLING_PIXELS * y_per_pixel
-        offset = -LABEL_BELOW if falls else LABEL_ABOVE
-        baselines[curve.key] = max((end - y.low) / y_per_pixel + offset, 3.0)
-    curves.sort(key=lambda curve: baselines[curve.key])
-    heights = np.array([baselines[curve.key] for curve in curves], np.float64)
-    labels = []
-    for curve, position in zip(
-        curves, spread_out(heights, height - depth - 8).tolist(), strict=True
-    ):
-        labels.append(
-            {
-                "step": float(thin.steps[-1]),
-                "series": curve.key,
-                "y": finite_or_none(y.low + position * y_per_pixel),
-                "label": label(curve.title, LONGEST_LABEL),
-            }
-        )
-    return labels
+        finite = np.isfinite(curve.values)
+        x = (thin.steps[finite] - first) / max(last - first, 1)
+        name = label(curve.title, LONGEST_LABEL)
+        lines.append(NamedLine(name, x, scale.of(curve.values[finite])))
+    places = name_places(lines, height - depth)
+    if places is None:
+        return None
+    return [
+        {
+            "step": last,
+            "series": curve.key,
+            "y": finite_or_none(scale.value(place)),
+            "label": line.name,
+        }
+        for curve, line, place in zip(curves, lines, places, strict=True)
+    ]
 
 
-def spread_out(positions: Floats, height: float) -> Floats:
-    """Return ascending pixel positions moved LABEL_GAP apart, the last at most at ``height``.
+class _Height:
+    """Places of values on an axis, in pixels from its lower end."""
 
-    Positions are only moved up, unless the last would then be above ``height``.
-    """
-    gaps = LABEL_GAP * np.arange(len(positions))
-    # Without the gaps, "LABEL_GAP above the one before" is "not below the one before".
-    without_gaps: Floats = np.maximum.accumulate(positions - gaps)
-    # Move all down that would push the last one above ``height``.
-    without_gaps = np.minimum(without_gaps, height - gaps[-1:])
-    return without_gaps + gaps
+    def __init__(self, y: Axis, height: int) -> None:
+        self.scale = y.scale
+        self.ends = self._linear(np.array([y.low, y.high]))
+        self.height = height
+
+    def _linear(self, values: Floats) -> Floats:
+        if self.scale == "log":
+            return np.log(values)
+        if self.scale == "symlog":
+            return np.sign(values) * np.log1p(abs(values))
+        return values
+
+    def of(self, values: Floats) -> Floats:
+        low, high = self.ends
+        return self.height * (self._linear(values) - low) / (high - low)
+
+    def value(self, place: float) -> float:
+        low, high = self.ends.tolist()
+        found = low + place / self.height * (high - low)
+        if self.scale == "log":
+            return math.exp(found)
+        if self.scale == "symlog":
+            return math.copysign(math.expm1(abs(found)), found)
+        return found
 
 
 def _make_interactive(

@@ -8,8 +8,8 @@ from typing import Any
 
 from rlreport.draw.theme import LIGHT
 
-# The part of a plot that a label may take
-NARROW = 0.4
+# Width of the narrowest plot, in pixels: that of a phone
+NARROWEST = 298
 # Opacity of a rule on charts that the lead finding does not refer to, where it has no label
 QUIET = 0.3
 # Baselines of labels inside a plot, in pixels from its top: one line, and the next
@@ -32,18 +32,27 @@ class RunRule:
     within: tuple[int, int] | None = None
 
 
-def label_sides(parts: Sequence[float]) -> list[int]:
+def label_sides(places: Sequence[tuple[float, str]]) -> list[int]:
     """Return −1 for labels before their rule and 1 for those after it: of two, they face away.
 
-    ``parts`` is where each rule is on the axis, 0 to 1.
+    A label that the narrowest plot has no room for is on the other side. ``places``: where each
+    rule is on the axis, 0 to 1, and its label.
     """
-    sides = [1 if part < 0.6 else -1 for part in parts]
-    if len(parts) == 2:
-        left, right = sorted(range(2), key=lambda index: parts[index])
-        # At the left edge there is no room before a rule, at the right one none after it.
-        sides[left] = 1 if parts[left] < NARROW else -1
-        sides[right] = -1 if parts[right] > 1 - NARROW else 1
+    sides = [1 if part < 0.6 else -1 for part, _ in places]
+    if len(places) == 2:
+        left, right = sorted(range(2), key=lambda index: places[index][0])
+        sides[left] = -1
+        sides[right] = 1
+    for index, (part, words) in enumerate(places):
+        room = part if sides[index] < 0 else 1 - part
+        if room < length_of(words) / NARROWEST:
+            sides[index] = 1 if part < 0.5 else -1
     return sides
+
+
+def length_of(words: str) -> float:
+    """Return the width of a label with what is free beside it, in pixels."""
+    return len(words) * _CHARACTER_WIDTH + _GAP
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +84,8 @@ class PlacedRules:
     @property
     def _lines(self) -> list[tuple[RunRule, int, int]]:
         """Each rule with the side and the line of its label: those on one side have a line each."""
-        sides = label_sides([self.part(rule.step) for rule in self.rules])
+        places = [(self.part(rule.step), rule.words) for rule in self.rules]
+        sides = label_sides(places)
         have_one_line = len(set(sides)) == len(sides)
         return [
             (rule, side, 0 if have_one_line else index)
@@ -100,7 +110,7 @@ class PlacedRules:
             return rooms
         for rule, side, line in self._lines:
             place = width * self.part(rule.step)
-            length = len(rule.words) * _CHARACTER_WIDTH + _GAP
+            length = length_of(rule.words)
             if line == 0:
                 rooms.append(
                     (place, place + length) if side > 0 else (place - length, place)

@@ -294,7 +294,8 @@ def head_height(steps: Steps) -> int:
 
 
 def _sides(steps: Steps) -> list[int]:
-    return label_sides([steps.part(rule.step) for rule in steps.rules])
+    places = [(steps.part(rule.step), rule.words) for rule in steps.rules]
+    return label_sides(places)
 
 
 def picture(

@@ -66,13 +66,30 @@ test("a curve's name is above its end, or below it where the curve falls", () =>
   assert.equal(placeIn([0, 53]), 97);
 });
 
-test("names of curves that end alike are moved apart", () => {
+test("names of curves that end alike are above and below them", () => {
   const spec = chart([5, 5]);
   spec.data.values.push({ step: 1, series: "reference", value: 5 });
   layer(spec, "label").data.values.push({ series: "reference" });
   const log = specFor(spec, NONE, { ...STILL, zoom: [0, 1] });
-  const [lower, upper] = layer(log, "label").data.values;
-  assert.equal(lower.place - upper.place, 13);
+  const [policy, reference] = layer(log, "label").data.values;
+  assert.equal(policy.place, 50 - 6);
+  assert.equal(reference.place, 50 + 13);
+});
+
+test("names without room beside the lines do not hide them", () => {
+  const spec = chart([9.9, 9.9]);
+  for (const [series, value] of [
+    ["b", 9.8],
+    ["c", 9.7],
+  ]) {
+    spec.data.values.push({ step: 0, series, value }, { step: 1, series, value });
+    layer(spec, "label").data.values.push({ series });
+  }
+  spec.layer.push({ ...layer(spec, "label"), name: "halo" });
+  const shown = specFor(spec, NONE, { ...STILL, zoom: null, placesLabels: true });
+  assert.deepEqual(layer(shown, "halo").data.values, []);
+  const places = layer(shown, "label").data.values.map(({ place }) => place);
+  assert.ok(places.every((place, k) => k === 0 || Math.abs(place - places[k - 1]) >= 13));
 });
 
 test("a logarithmic axis is offered for lines of positive values alone", () => {

@@ -1,8 +1,10 @@
 /** Adapts a chart's specification to the page's theme, zoom and scale. */
 
+/** @import { NamedLine } from "./names.js" */
 /** @import { Axis, Layer, LayeredSpec, Range, Row, Scale, Spec } from "./spec.d.ts" */
 
 import { recoloured } from "./colours.js";
+import { ABOVE, BELOW, falls, GAP, namePlaces } from "./names.js";
 import { stepsOf } from "./zoom.js";
 import { message } from "../shared/words.js";
 
@@ -15,22 +17,14 @@ import { message } from "../shared/words.js";
  * @property {boolean} [bare] whether the y axis has no title
  */
 
-/** Minimum distance of two curve names at the right edge, in pixels. */
-const LABEL_GAP = 13;
-
 /** Margin of an axis beyond its values, as a share of their extent. */
 const MARGIN = 0.06;
 
 /** Layers of the names of curves: the page's colour behind them, and the names. */
 const LABELS = ["halo", "label"];
-/** Where names of curves stand, see `_labels` in rlreport/draw/curves.py. */
-const LABEL_ABOVE = 6;
-const LABEL_BELOW = 13;
-const FALLING_PIXELS = 8;
-const FALLING_PART = 0.12;
-/** Least distance of a name from the top of the plot, in pixels; where rules have labels, more. */
-const LABEL_TOP = 8;
-const BELOW_RULES = 21;
+/** Height of letters, and what labels of rules take at the top of the plot, in pixels. */
+const LETTERS = 8;
+const LABELS_OF_RULES = 13;
 /** Layer of marks that are drawn across the whole plot, and would be in the way when zoomed. */
 const MARKED_BARS = "marked_bar";
 
@@ -134,49 +128,83 @@ function isFiniteNumber(value) {
 }
 
 /**
- * Places the names of curves at the right edge, each above the last visible value of its curve, or
- * below it where the curve falls. `_labels` in rlreport/draw/curves.py does the same.
+ * Places the names of curves at the right edge, as `_labels` in rlreport/draw/curves.py does. Where
+ * they have no room, they are over the lines, which they do not hide.
  * @param {LayeredSpec} spec
  * @param {Range | null} shownSteps null for all
  */
 function placeLabels(spec, shownSteps) {
-  const layers = spec.layer.filter(isOfNames);
   const [axis] = yAxes(spec);
   const steps = shownSteps ?? stepsOf(spec.data.values);
   if (!axis?.scale.domain || !steps) return;
-  const hasRules = spec.layer.some(({ name = "" }) => name.endsWith("_label"));
-  for (const layer of layers) {
-    const named = (layer.data ?? { values: [] }).values.map((label) => {
-      const values = valuesOf(spec.data.values, label.series, steps);
-      return { ...label, place: baselineOf(values, steps, spec.height, axis.scale) };
-    });
-    const labels = named.filter(({ place }) => Number.isFinite(place));
-    moveApart(labels, hasRules ? BELOW_RULES : LABEL_TOP);
-    layer.data = { values: labels };
+  const named = namesIn(spec)
+    .map((row) => ({ row, line: lineOf(row, spec, steps, axis.scale) }))
+    .filter(({ line }) => line.x.length);
+  const lines = named.map(({ line }) => line);
+  const height = spec.height - heightOfLabels(spec);
+  const free = namePlaces(lines, height);
+  const places = free ?? crowded(lines, height);
+  const labels = named.map(({ row }, k) => ({ ...row, place: spec.height - places[k] }));
+  for (const layer of spec.layer.filter(isOfNames)) {
+    layer.data = { values: layer.name === "halo" && !free ? [] : labels };
     layer.transform = [];
     layer.encoding.x = { value: "width" };
     layer.encoding.y = { field: "place", type: "quantitative", scale: null };
   }
 }
 
-/** @param {Layer} layer */
-function isOfNames({ name = "" }) {
-  return LABELS.includes(name);
+/** Returns the rows of the names of curves. @param {LayeredSpec} spec */
+function namesIn(spec) {
+  return spec.layer.find(({ name }) => name === "label")?.data?.values ?? [];
+}
+
+/** Returns what labels of rules take at the top of the plot. @param {LayeredSpec} spec */
+function heightOfLabels(spec) {
+  return spec.layer.some(({ name = "" }) => name.endsWith("_label")) ? LABELS_OF_RULES : 0;
 }
 
 /**
- * Returns the baseline of a curve's name in pixels from the top, NaN if the curve has no value.
- * @param {{step: number, value: number}[]} values
+ * Returns the line of a curve in the plot.
+ * @param {Row} row of its name
+ * @param {LayeredSpec} spec
  * @param {Range} steps that are shown
- * @param {number} height of the plot
  * @param {Scale} scale
+ * @returns {NamedLine}
  */
-function baselineOf(values, [first, last], height, scale) {
-  const near = last - FALLING_PART * (last - first);
-  const before = values.find(({ step }) => step >= near) ?? values.at(-1);
-  const end = height * depthOf(values.at(-1)?.value ?? NaN, scale);
-  const falls = end - height * depthOf(before?.value ?? NaN, scale) > FALLING_PIXELS;
-  return Math.min(end + (falls ? LABEL_BELOW : -LABEL_ABOVE), height - 3);
+function lineOf({ series = "", label }, spec, steps, scale) {
+  const [first, last] = steps;
+  const values = valuesOf(spec.data.values, series, steps);
+  return {
+    name: String(label ?? series),
+    x: values.map(({ step }) => (step - first) / (last - first || 1)),
+    y: values.map(({ value }) => spec.height * (1 - depthOf(value, scale))),
+  };
+}
+
+/**
+ * Returns places of names that have no room beside all lines: near their ends, and moved apart.
+ * @param {NamedLine[]} lines
+ * @param {number} height of the plot, without what other labels take at its top
+ */
+function crowded(lines, height) {
+  const wanted = lines.map((line) => {
+    const end = line.y[line.y.length - 1];
+    return Math.max(end + (falls(line) ? -BELOW : ABOVE), 3);
+  });
+  const order = wanted.map((_, k) => k).sort((a, b) => wanted[a] - wanted[b]);
+  order.forEach((k, rank) => {
+    const below = order[rank - 1];
+    if (rank) wanted[k] = Math.max(wanted[k], wanted[below] + GAP);
+  });
+  order.forEach((k, rank) => {
+    wanted[k] = Math.min(wanted[k], height - LETTERS - (order.length - 1 - rank) * GAP);
+  });
+  return wanted;
+}
+
+/** @param {Layer} layer */
+function isOfNames({ name = "" }) {
+  return LABELS.includes(name);
 }
 
 /**
@@ -204,21 +232,6 @@ function valuesOf(rows, series, [from, to]) {
       found.push({ step, value });
   }
   return found;
-}
-
-/**
- * Moves names of curves up until none covers another, and down where the topmost leaves the plot.
- * @param {{place: number}[]} labels
- * @param {number} top
- */
-function moveApart(labels, top) {
-  labels.sort((a, b) => b.place - a.place); // the lowest first
-  for (let k = 1; k < labels.length; k += 1) {
-    labels[k].place = Math.min(labels[k].place, labels[k - 1].place - LABEL_GAP);
-  }
-  labels.forEach((label, k) => {
-    label.place = Math.max(label.place, top + (labels.length - 1 - k) * LABEL_GAP);
-  });
 }
 
 /**
