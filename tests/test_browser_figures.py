@@ -370,7 +370,7 @@ def test_a_zoomed_chart_is_printed_as_it_is_in_light_colours(browser, hacking):
         drawing = f"{figure} .plot .vega-embed svg"
         until(
             page,
-            "s => document.querySelector(s).getAttribute('width') === '688'",
+            "s => document.querySelector(s).getAttribute('width') === '703'",
             drawing,
         )
         colours = page.locator(drawing).evaluate(
