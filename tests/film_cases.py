@@ -73,11 +73,12 @@ def _row(rng: random.Random, index: int) -> FilmRowData:
 def _curve(rng: random.Random) -> FilmCurveData:
     steps = range(0, 60, rng.randint(1, 20))
     means = [(step, rng.gauss(0, 3)) for step in steps]
+    dots = [(step, value + 1) for step, value in means]
     return {
         "low": 0.0,
         "high": rng.choice([0.0, 59.0]),
         "means": means,
-        "dots": rng.choice([[], [(step, value + 1) for step, value in means]]),
+        "dots": rng.choice([[], dots]),
         "reach": rng.choice([1.0, 12.0]),
         "words": "Reward",
     }

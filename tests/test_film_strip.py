@@ -145,8 +145,8 @@ def test_colours_are_clipped_at_the_98th_percentile_of_magnitudes() -> None:
 
 
 def test_colours_of_the_largest_numbers_are_those_of_smaller_ones() -> None:
-    for value, expected in ((1e308, 11), (-1e308, 1), (0.0, 6), (np.inf, 11)):
-        assert bin_of(value, 1e308) == expected
+    values = [-1e308, 0.0, 1e308, np.inf]
+    assert [bin_of(value, 1e308) for value in values] == [1, 6, 11, 11]
 
 
 def test_wide_characters_take_two_cells_and_marks_none() -> None:
@@ -301,7 +301,7 @@ def strip_of_curve(reach: float, width: float = 1000, **others: Any) -> str:
         **others,
     }
     rows = [film_row("Yes", step=step, reward=step / 60) for step in SEEN]
-    data: Any = {**strip(1), "curve": curve, "rows": rows, "rules": [], "ends": None}
+    data: Any = {**strip(1), "curve": curve, "rows": rows, "rules": []}
     return film_strip(data, width).markup()
 
 
@@ -423,7 +423,8 @@ def test_caption_of_the_picture_names_the_run_as_one(tmp_path: Path) -> None:
 
 
 def test_line_joins_neighbouring_steps_however_few_there_are(tmp_path: Path) -> None:
-    rows = [row(step, prompt="Q", response="A", reward=step) for step in (0, 10, 20)]
+    steps = [0, 10, 20]
+    rows = [row(step, prompt="Q", response="A", reward=step) for step in steps]
     curve = film_data(built(tmp_path, rows))["curve"]
     assert curve is not None
     assert curve["reach"] == 10

@@ -270,8 +270,10 @@ def power_of_shares(size: int) -> float:
     early, late = np.meshgrid(numbers, numbers, indexing="ij")
     sizes = np.full(early.size, size)
     table = np.column_stack([early.ravel(), sizes, late.ravel(), sizes])
-    chance = stats.binom.pmf(early, size, 0.25) * stats.binom.pmf(late, size, 0.75)
-    return float(chance.ravel()[fisher_p(table) <= 0.05].sum())
+    chance = stats.binom.pmf(early, size, 0.25)
+    chance *= stats.binom.pmf(late, size, 0.75)
+    is_found = fisher_p(table) <= 0.05
+    return float(chance.ravel()[is_found].sum())
 
 
 def test_large_changes_are_found_unless_responses_are_few() -> None:

@@ -2,6 +2,8 @@
 
 import json
 import re
+from itertools import product
+from operator import itemgetter
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -148,11 +150,8 @@ def test_columns_stay_steps_if_prompts_miss_some():
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_the_lowest_colour_differs_clearly_from_an_empty_cell(theme):
     def luminance(colour: str) -> float:
-        parts = np.array([int(colour[k : k + 2], 16) for k in (1, 3, 5)]) / 255
-        linear = np.where(
-            parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4
-        )
-        return float(linear @ [0.2126, 0.7152, 0.0722])
+        parts = np.array([*bytes.fromhex(colour.removeprefix("#"))]) / 255
+        return float(parts**2.2 @ [0.2126, 0.7152, 0.0722])
 
     colours = tokens(theme)
     levels = sorted([luminance(colours[COLOURS[0]]), luminance(colours["page"])])
@@ -222,23 +221,23 @@ def test_prompts_that_do_not_recur_have_no_map(tmp_path: Path):
     assert json.loads((out / "data/report.json").read_bytes())["prompts"] is None
 
 
-def seen_once(prompts: int, **fields: Any) -> list[dict[str, Any]]:
+def seen_once(prompts: int) -> list[dict[str, Any]]:
     return [
-        row(k % 7, prompt=f"once {k}", response=f"r{k}", reward=k % 2, **fields)
+        row(k % 7, prompt=f"once {k}", response=f"r{k}", reward=k % 2)
         for k in range(prompts)
     ]
 
 
-def seen_often(prompts: int, **fields: Any) -> list[dict[str, Any]]:
-    return [
-        row(step, prompt=f"often {k}", response=f"{step}", reward=step % 2, **fields)
-        for k in range(prompts)
-        for step in range(4)
-    ]
+def seen_often(prompts: int) -> list[dict[str, Any]]:
+    rows = []
+    for step, k in product(range(4), range(prompts)):
+        told = {"prompt": f"often {k}", "response": f"{step}"}
+        rows.append(row(step, reward=step % 2, **told))
+    return rows
 
 
 def built(folder: Path, rows: list[dict[str, Any]]) -> Path:
-    write(folder / "log.jsonl", sorted(rows, key=lambda one: one["step"]))
+    write(folder / "log.jsonl", sorted(rows, key=itemgetter("step")))
     rlreport.build(folder / "log.jsonl", folder / "out", workers=1)
     return folder / "out"
 

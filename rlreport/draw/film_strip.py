@@ -434,7 +434,8 @@ def _curve(
         for row in data["rows"]
         if row["reward"] is not None and curve["dots"]
     ]
-    values = [value for _, value in (*curve["means"], *curve["dots"], *ringed)]
+    points = [*curve["means"], *curve["dots"], *ringed]
+    values = [value for _, value in points]
     plot = _Plot(
         left=frame.plot_left,
         right=frame.plot_right,

@@ -178,7 +178,9 @@ def reach_of(tables: Tables) -> float:
     steps = tables.steps["step"].to_numpy(np.float64)
     if len(steps) < 2:
         return 0.0
-    return float(max(np.diff(steps).min(), REACH * (steps[-1] - steps[0])))
+    apart = float(np.diff(steps).min())
+    run = float(steps[-1] - steps[0])
+    return max(apart, REACH * run)
 
 
 def _prompt(

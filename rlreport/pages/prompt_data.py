@@ -44,16 +44,17 @@ def prompts_data(report: RunReport, addresses: Addresses) -> PromptsData:
     answers = answers.take(order)
     ids, sizes = np.unique(prompts[order], return_counts=True)
     means = _means(responses, ids, answers.rows)
+    points = _sizes(means["prompt_id"].to_numpy(), ids)
+    mean_rewards = means["reward"].to_numpy(np.float64)
     length = length_column(responses)
     steps = run.tables.steps["step"]
     low = float(steps.iloc[0])
     high = float(steps.iloc[-1])
+    lengths = responses[length].to_numpy(np.float64)[answers.rows]
     cited = {
         f"{step}-{n}": (one.finding, one.token)
         for (step, n), one in citations_of(run.verdict).items()
     }
-    lengths = _rounded(responses[length].to_numpy(np.float64)[answers.rows])
-    mean = _rounded(means["reward"].to_numpy(np.float64))
     return {
         "run": run.title,
         "prompts": ids,
@@ -61,15 +62,15 @@ def prompts_data(report: RunReport, addresses: Addresses) -> PromptsData:
         "step": answers.steps,
         "n": answers.numbers,
         "reward": _rounded(answers.rewards),
-        "length": lengths,
+        "length": _rounded(lengths),
         "lengthLabel": RESPONSE[length].label,
         "ratioHelp": LOG_RATIO.help,
         "ratioUnit": LOG_RATIO.unit,
         "which": _which(report, answers, sizes),
         "cited": cited,
-        "points": _sizes(means["prompt_id"].to_numpy(), ids),
+        "points": points,
         "at": means["step"].to_numpy(),
-        "mean": mean,
+        "mean": _rounded(mean_rewards),
         "low": low,
         "high": high,
         "reach": reach_of(run.tables),

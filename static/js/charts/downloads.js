@@ -29,7 +29,7 @@ import { fixedWidth } from "./still.js";
  */
 
 /** Least height of a chart in a picture: labels and titles of its axes take half of it. */
-const LEAST_HEIGHT = 150;
+const LEAST_HEIGHT = 130;
 
 /** Converts rows, which may have different fields, to CSV. @param {Row[]} rows */
 function rowsToCsv(rows) {
@@ -146,7 +146,7 @@ function wordsOf(chart) {
     steps,
     count,
     run && message("run {run}", { run }),
-    smoothing && message("smoothed: {how}", { how: smoothing }),
+    smoothing && message("smoothed"),
     ...chart.marked,
   ];
   const { title } = chart;
