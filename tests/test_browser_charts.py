@@ -36,9 +36,9 @@ def names_of_curves(page: Page, figure: str) -> dict[str, float]:
 
 
 def test_a_drag_zooms_all_charts_and_a_double_click_shows_the_run_again(
-    browser, hacking
+    browser, real_report
 ):
-    with visiting(browser, hacking / "index.html") as page:
+    with visiting(browser, real_report("ppo_healthy") / "index.html") as page:
         figure = live(page, "reward")
         curves = names_of_curves(page, figure)
         assert set(curves) == {"policy", "reference"}
