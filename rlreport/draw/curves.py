@@ -665,19 +665,21 @@ class _Height:
         self.height = height
 
     def _linear(self, values: Floats) -> Floats:
+        linear: Floats = values
         if self.scale == "log":
-            return np.log(values)
-        if self.scale == "symlog":
-            return np.sign(values) * np.log1p(abs(values))
-        return values
+            linear = np.log(values)
+        elif self.scale == "symlog":
+            linear = np.sign(values) * np.log1p(np.abs(values))
+        return linear
 
     def of(self, values: Floats) -> Floats:
-        low, high = self.ends
-        return self.height * (self._linear(values) - low) / (high - low)
+        low, high = self.ends.tolist()
+        places: Floats = self.height * (self._linear(values) - low) / (high - low)
+        return places
 
     def value(self, place: float) -> float:
         low, high = self.ends.tolist()
-        found = low + place / self.height * (high - low)
+        found: float = low + place / self.height * (high - low)
         if self.scale == "log":
             return math.exp(found)
         if self.scale == "symlog":

@@ -35,7 +35,7 @@ const SWATCH = 14;
 const NARROW_SWATCH = 8;
 const BINS = 11;
 const LETTER = 6.1;
-const BOLD_LETTER = 6.6;
+const BOLD_LETTER = 7.2;
 const TITLE_LETTER = 7.6;
 /** @type {Record<number, string>} */
 const INKS = { 1: "ink-end", 11: "ink-end", 2: "ink-strong", 10: "ink-strong" };
