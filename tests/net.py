@@ -60,7 +60,7 @@ CHECK_LISTS = ("passed", "not_run")
 """Fields of findings.json that name each check that found nothing or could not run."""
 
 CHECKS_PART = re.compile(
-    r'<section class="list table" data-table="checks">.*?</section>', re.DOTALL
+    r'<section class="list[^">]*"\s*data-table="checks">.*?</section>', re.DOTALL
 )
 """The table of a data page that names them."""
 
