@@ -32,6 +32,7 @@ from rlreport.read.rollouts import Rollout, Turn
 from tests.conftest import unpack_runs
 from tests.forms import views
 from tests.hostile import hostile_rows, write_log
+from tests.output_texts import without_drawings
 from tests.pages_reading import node, packed_in_one_file, packed_tokens, unpack
 from tests.reading import read
 
@@ -187,7 +188,8 @@ def pages(
 
 def visible(page: str) -> str:
     """Return the texts of a page, a line each; those of a table's row in one line."""
-    page = re.sub(r"(?s)<(script|style|svg|template)\b.*?</\1>", "", page)
+    page = re.sub(r"(?s)<(script|style|template)\b.*?</\1>", "", page)
+    page = without_drawings(page)
     page = re.sub(
         r"(?s)<tr\b.*?</tr>", lambda row: f"<i>{' | '.join(parts(row[0]))}</i>", page
     )
