@@ -186,7 +186,7 @@ _OTHER_LINES = re.compile(
     r"|\bover [\d,]+ steps\b|\d 步（"
     r"|· step \d|· 第 \d"
     r"|\d%? at step \d.*(?:lowest|highest)|最低.*最高|From reward|奖励从.*nat，第"
-    r"|\bshaded: |阴影|are shown\."
+    r"|\b(?:shaded|marked): |阴影|标出：|are shown\."
 )
 _THRESHOLD = re.compile(r"[(（](?:threshold|阈值)")
 _OF_KL = re.compile(r"\bKL per \w+ |每(?:条|个)\w+的 KL")
