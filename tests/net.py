@@ -32,6 +32,7 @@ from rlreport.read.rollouts import Rollout, Turn
 from tests.conftest import unpack_runs
 from tests.forms import views
 from tests.hostile import hostile_rows, write_log
+from tests.output_texts import without_drawings
 from tests.pages_reading import node, packed_in_one_file, packed_tokens, unpack
 from tests.reading import read
 
@@ -60,7 +61,7 @@ CHECK_LISTS = ("passed", "not_run")
 """Fields of findings.json that name each check that found nothing or could not run."""
 
 CHECKS_PART = re.compile(
-    r'<section class="list table" data-table="checks">.*?</section>', re.DOTALL
+    r'<section class="list[^">]*"\s*data-table="checks">.*?</section>', re.DOTALL
 )
 """The table of a data page that names them."""
 
@@ -187,7 +188,8 @@ def pages(
 
 def visible(page: str) -> str:
     """Return the texts of a page, a line each; those of a table's row in one line."""
-    page = re.sub(r"(?s)<(script|style|svg|template)\b.*?</\1>", "", page)
+    page = re.sub(r"(?s)<(script|style|template)\b.*?</\1>", "", page)
+    page = without_drawings(page)
     page = re.sub(
         r"(?s)<tr\b.*?</tr>", lambda row: f"<i>{' | '.join(parts(row[0]))}</i>", page
     )

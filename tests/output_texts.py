@@ -18,7 +18,13 @@ _BLOCK = re.compile(
     r"|caption|pre|blockquote|br|header|main|footer|nav|button)\b[^>]*>"
 )
 _TAG = re.compile(r"<[^>]+>")
-_HIDDEN = re.compile(r"<(script|style|svg|template)\b.*?</\1>", re.DOTALL)
+_HIDDEN = re.compile(r"<(script|style|template)\b.*?</\1>", re.DOTALL)
+# A drawing without another in it
+_INNERMOST = re.compile(r"<svg\b(?:(?!<svg\b).)*?</svg>", re.DOTALL)
+# Explains the page, with made-up places
+_HOW_TO = re.compile(r"<details[^>]*\bhow-to\b.*?</details>", re.DOTALL)
+# Rewards of single answers
+_FILM = re.compile(r"!\[[^\]]*\]\([^)]*film[^)]*\)")
 _TABLE = re.compile(r"<table\b.*?</table>", re.DOTALL)
 _TILES = re.compile(r'<dl class="figures">.*?</dl>', re.DOTALL)
 
@@ -40,6 +46,14 @@ def page_of(report: Path) -> str:
     return views(document).get("index.html") or document.decode()
 
 
+def without_drawings(page: str) -> str:
+    """Return a page without its drawings, which may hold others."""
+    drawings = 1
+    while drawings:
+        page, drawings = _INNERMOST.subn("", page)
+    return page
+
+
 def lines_of_page(page: str) -> list[str]:
     """Return the lines of a page: its texts and those for screen readers, without tables, tiles."""
     labels = [
@@ -49,7 +63,8 @@ def lines_of_page(page: str) -> list[str]:
     strips = [
         label for label in labels if "; lowest" in label and " at step " not in label
     ]
-    text = _TILES.sub("", _TABLE.sub("", _HIDDEN.sub("", page)))
+    text = _HOW_TO.sub("", without_drawings(_HIDDEN.sub("", page)))
+    text = _TILES.sub("", _TABLE.sub("", text))
     text = re.sub(
         r"<(?:q|code|pre|mark)\b.*?</(?:q|code|pre|mark)>", "", text, flags=re.DOTALL
     )
@@ -64,6 +79,7 @@ def _lines(text: str) -> list[str]:
 def lines_of_markdown(text: str) -> list[str]:
     """Return the lines of a summary without tables, charts, pictures and model output."""
     text = re.sub(r"```.*?```", "", text.replace("\u200b", ""), flags=re.DOTALL)
+    text = _FILM.sub("", text)
     text = re.sub(r"!\[([^\]]*)\]\([^)]*\)", r"\1", text)
     text = re.sub(r"(`+) .*? \1", "", text)
     text = re.sub(r"[\\*]|</?\w+>", "", text).replace("\N{NO-BREAK SPACE}", " ")

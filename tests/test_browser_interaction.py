@@ -44,7 +44,7 @@ def test_the_whole_header_sorts(page):
     box = box_of(page.locator('.responses th[data-key="reward"]'))
     page.mouse.click(box["x"] + 3, box["y"] + 3)
     sort = page.get_attribute('.responses th[data-key="reward"]', "aria-sort")
-    assert sort == "descending"
+    assert sort == "ascending"  # the bad end of a reward first
 
 
 def test_a_click_beside_a_menu_closes_it(page):
@@ -152,12 +152,12 @@ def test_the_overview_keeps_its_sort_in_the_url(browser, hacking):
         assert page.locator(".steps .list-tools .count").count() == 1
         assert page.locator(".steps .list-tools input[type=search]").count() == 0
         page.click('.steps th[data-key="reward_mean"] button')
-        in_url(page, "steps.sort=-reward_mean")
+        in_url(page, "steps.sort=reward_mean")
         address = page.url.split("#")[1]
     with visiting(browser, hacking / "index.html", "#" + address) as page:
         assert (
             page.get_attribute('.steps th[data-key="reward_mean"]', "aria-sort")
-            == "descending"
+            == "ascending"
         )
 
 

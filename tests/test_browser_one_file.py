@@ -93,7 +93,7 @@ def test_every_link_leads_to_a_view_and_the_overview_comes_back_as_it_was(
         linked = {address.removeprefix("#/").split("?")[0] for address in away}
         assert linked <= {*carried, ""}
         before = page.locator(parts).count()
-        for view in ("prompts", "tokens", "data"):
+        for view in ("prompts", "texts", "data"):
             page.click(f'header nav a[href="#/{view}"]')
             page.wait_for_selector(f".page.{view}")
             link = page.locator(f'header nav a[href="#/{view}"]')

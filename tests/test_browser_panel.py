@@ -37,7 +37,7 @@ def test_axe_finds_nothing_serious_in_an_opened_response(group_page):
 def test_figures_stand_in_a_line(group_page, subtests):
     page = group_page
     line = page.locator(".response-figures.line > div")
-    assert line.count() == 7
+    assert line.count() == 6
     heights = {box_of(figure)["y"] for figure in line.all()}
     assert len(heights) == 1
     with subtests.test("the first ones"):

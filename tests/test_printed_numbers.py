@@ -167,7 +167,9 @@ def lines_by_output(outputs: Outputs) -> Iterator[tuple[str, list[str]]]:
     yield "mail, plain", lines_of_mail(plain)[0]
     yield "mail, HTML", lines_of_page(html)
     checked = command("check", outputs.folder / "logs", "-v")
-    yield "check", checked.stdout.splitlines()
+    lines = checked.stdout.splitlines()
+    # What checks need, and how many of them, says nothing of the run.
+    yield "check", [line for line in lines if not line.strip().startswith("not run")]
     yield "repr", outputs.printed.splitlines()
     findings = json.loads((outputs.report / "data" / "findings.json").read_bytes())
     verdict = findings["verdict"]
@@ -184,7 +186,7 @@ _OTHER_LINES = re.compile(
     r"|\bover [\d,]+ steps\b|\d 步（"
     r"|· step \d|· 第 \d"
     r"|\d%? at step \d.*(?:lowest|highest)|最低.*最高|From reward|奖励从.*nat，第"
-    r"|\bshaded: |阴影|are shown\."
+    r"|\b(?:shaded|marked): |阴影|标出：|are shown\."
 )
 _THRESHOLD = re.compile(r"[(（](?:threshold|阈值)")
 _OF_KL = re.compile(r"\bKL per \w+ |每(?:条|个)\w+的 KL")

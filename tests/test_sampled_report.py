@@ -62,7 +62,7 @@ def report(log, tmp_path_factory):
 def test_pages_with_figures_of_the_sample_say_so(report):
     pages = {
         name: (report / f"{name}.html").read_text("utf-8")
-        for name in ("index", "tokens", "data")
+        for name in ("index", "texts", "data")
     }
     assert all(NOTE in page or NOTE.capitalize() in page for page in pages.values())
     index = pages["index"]

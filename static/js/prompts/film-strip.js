@@ -16,7 +16,7 @@ const LINE = 18;
 const BASELINE = 13;
 const GUTTER = 140;
 /** Lines of each thing that is said there. */
-const GUTTER_LINES = 2;
+const GUTTER_LINES = 3;
 const LEAST_WIDE = 620;
 const MOST_COLUMNS = 120;
 const LEAST_COLUMNS = 24;
