@@ -57,7 +57,7 @@ def built(tmp_path: Path) -> Callable[..., dict[str, bytes]]:
     return build
 
 
-@pytest.mark.parametrize("options", [{"redact": "names"}, {"max_size": 1_700_000}])
+@pytest.mark.parametrize("options", [{"redact": "names"}, {"max_size": 1_800_000}])
 def test_a_grown_log_gives_the_report_that_it_gives_without_a_cache(
     tmp_path, built, options
 ):

@@ -69,7 +69,7 @@ def table_of(out: Path) -> dict[str, list[float | None]]:
     """Return the exact values of the table of turns, by who spoke."""
     page = (out / "index.html").read_text()
     (body,) = re.findall(
-        r'<section class="list table" data-table="turns">.*?</table>', page, re.S
+        r'<section class="list[^>]* data-table="turns">.*?</table>', page, re.S
     )
     rows = {}
     for row in re.findall(r"<tr data-n=.*?</tr>", body, re.S):

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import base64
 import math
-import re
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 import jinja2
 import numpy as np
 import orjson
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
 from rlreport import __version__
 from rlreport.check.finding import GLYPHS, LEVELS
@@ -61,16 +60,7 @@ def environment(language: Language) -> jinja2.Environment:
         "chart_json": _chart_json,
         "chart_config": vega_config(),
     }
-    result.filters["with_code"] = with_code
     return result
-
-
-_CODE = re.compile(r"`([^`]+)`")
-
-
-def with_code(text: str) -> Markup:
-    """Return a text as HTML in which names of settings in backticks are set as code."""
-    return Markup(_CODE.sub(r"<code>\1</code>", str(escape(text))))
 
 
 def _chart_json(chart: Chart) -> Markup:

@@ -9,13 +9,14 @@ import re
 from pathlib import Path
 
 import jinja2
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 # Folder, below the templates of a wheel, of Python modules compiled from them by this version of
 # Jinja: another version reads the templates themselves. See hatch_build.py.
 COMPILED = f"jinja-{jinja2.__version__}"
 
 # Where ``breakable`` lets a name be broken
+_CODE = re.compile(r"`([^`]+)`")
 _AFTER_MARK = re.compile(r"(?<=[_./:])(?=[^_./:])")
 
 
@@ -28,6 +29,10 @@ def package_folder(name: str) -> Path:
     raise FileNotFoundError(
         f"rlreport's own folder {name!r} is missing: reinstall rlreport"
     )
+
+
+# Like Markdown, needs filters of the module that renders it
+NOT_COMPILED = ("assistant.txt",)
 
 
 def source_environment() -> jinja2.Environment:
@@ -49,7 +54,13 @@ def source_environment() -> jinja2.Environment:
     result.newstyle_gettext = True  # type: ignore[attr-defined]
     # Filters must be known when templates are compiled.
     result.filters["breakable"] = breakable
+    result.filters["with_code"] = with_code
     return result
+
+
+def with_code(text: str) -> Markup:
+    """Return a text as HTML in which names of settings in backticks are set as code."""
+    return Markup(_CODE.sub(r"<code>\1</code>", str(escape(text))))
 
 
 def breakable(name: str) -> Markup:
@@ -61,10 +72,10 @@ def breakable(name: str) -> Markup:
 
 
 def compile_templates(folder: Path) -> None:
-    """Compile all templates but Markdown, which needs more filters, to modules in ``folder``."""
+    """Compile templates to modules in ``folder``, but for those that need more filters."""
     source_environment().compile_templates(
         folder,
         zip=None,
-        filter_func=lambda name: not name.endswith(".md"),
+        filter_func=lambda name: not name.endswith(".md") and name not in NOT_COMPILED,
         ignore_errors=False,
     )

@@ -98,11 +98,12 @@ export class CellTexts {
    */
   around(hit, column, row) {
     const where = hit.place === column.key ? "" : this.whereOf(hit.place);
+    if (!where) return ownExcerpt(hit, column);
     const excerpt =
       row === null
         ? excerptAround(hit.text, hit.at)
         : excerptAround(this.beginning?.(column, row) ?? column.strings?.[row] ?? "", 0);
-    return where ? [el("span", { class: "where" }, where), " ", excerpt] : [excerpt];
+    return [el("span", { class: "where" }, where), " ", excerpt];
   }
 
   /**
@@ -145,4 +146,19 @@ function isText({ kind, strings }, i) {
 /** @param {Element} clamp @param {(HTMLElement | string | false)[]} content */
 function fill(clamp, content) {
   clamp.replaceChildren(...content.filter((part) => part !== false));
+}
+
+/**
+ * Returns the part of a cell's own text around a hit, without the beginning that rows share unless
+ * the hit is in it.
+ * @param {Hit} hit
+ * @param {Column} column
+ */
+function ownExcerpt({ text, at }, { prefixes = [] }) {
+  // The text of a hit is in one line.
+  const inOneLine = prefixes.map((prefix) => prefix.replace(/\s+/g, " "));
+  const { shared } = partsOf(text, inOneLine, false);
+  if (at < shared.length) return [excerptAround(text, at)];
+  const rest = excerptAround(text.slice(shared.length), at - shared.length);
+  return shared ? [el("span", { class: "shared" }, shared), rest] : [rest];
 }
