@@ -95,7 +95,7 @@ def test_every_link_leads_to_a_view_and_the_overview_comes_back_as_it_was(
         before = page.locator(parts).count()
         for view in ("prompts", "texts", "data"):
             page.click(f'header nav a[href="#/{view}"]')
-            page.wait_for_selector(f".page.{view}")
+            page.wait_for_selector(f".page[data-kind={view}]")
             link = page.locator(f'header nav a[href="#/{view}"]')
             assert link.get_attribute("aria-current") == "page"
             assert page.evaluate("document.activeElement.id") == "main"

@@ -42,8 +42,9 @@ def test_figures_stand_in_a_line(group_page, subtests):
     assert len(heights) == 1
     with subtests.test("the first ones"):
         names = line.locator("dt").all_inner_texts()
-        shown = [name.replace("\n", " ") for name in names[:4]]
-        assert shown == ["Reward", "Ground truth", "Advantage in group", "Group mean"]
+        shown = [name.replace("\n", " ") for name in names[:5]]
+        graded = ["Reward", "Ground truth", "Final answer"]
+        assert shown == [*graded, "Advantage in group", "Group mean"]
     with subtests.test("a computed advantage says so"):
         unit = page.inner_text('[data-figure="group_advantage"] .unit')
         assert unit == " computed"

@@ -291,6 +291,7 @@ def test_a_prompt_of_the_prompts_page_leads_to_its_responses(browser, hacking):
         all_linked = rows.count() == rows.locator("a").count()
         assert all_linked or rows.locator("td[title]").count()
         page.click('[data-table="prompts"] tbody a')
+        page.click("section.prompt a:text('All responses to this prompt')")
         ready(page)
         page.wait_for_selector(".chips button")
         prompts = dict(zip(names(data), data["values"]["prompt_id"], strict=True))
