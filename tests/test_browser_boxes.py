@@ -100,7 +100,8 @@ def build(name: str, folder: Path) -> Path:
 
 def pages(report: Path) -> list[tuple[Path, str]]:
     """Return the pages of a report, those of the first and last step only, and an open response."""
-    steps = sorted((report / "steps").glob("*.html"), key=lambda page: int(page.stem))
+    pages_of_steps = (report / "steps").glob("*.html")
+    steps = sorted(pages_of_steps, key=lambda page: int(page.stem))
     found = [(page, "") for page in sorted(report.glob("*.html"))]
     found += [(page, "") for page in steps[:1]]
     return found + [(page, "#r=0") for page in steps[-1:]]

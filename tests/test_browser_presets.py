@@ -174,7 +174,7 @@ def test_scopes_count_their_hits_and_limit_the_search(page):
     page.click("tr.empty button:has-text('Search all parts (1)')")
     assert shown_count(page) == 1
     in_url(page, "q=end2z7")
-    assert "in=" not in page.evaluate("location.hash")
+    until(page, "() => !location.hash.includes('in=')")
 
 
 @pytest.mark.parametrize("query", ["tools:recipe7.txt", " TOOLS：recipe7.txt"])

@@ -109,10 +109,10 @@ PLACES = json.loads(
 
 @pytest.mark.parametrize("case", PLACES, ids=lambda case: case["what"])
 def test_names_stand_beside_the_ends_of_their_lines_and_cover_none(case):
-    lines = [
-        NamedLine(line["name"], np.array(line["x"]), np.array(line["y"]))
-        for line in case["lines"]
-    ]
+    lines = []
+    for line in case["lines"]:
+        x = np.array(line["x"])
+        lines.append(NamedLine(line["name"], x, np.array(line["y"])))
     found = name_places(lines, case["height"])
     if case["places"] is None:
         assert found is None
@@ -127,7 +127,10 @@ def test_names_that_have_no_room_beside_their_lines_are_in_the_key():
     assert not rows_of(chart, "label") and not rows_of(chart, "halo")
 
 
-@pytest.mark.parametrize(("step", "side"), [(20, 1), (40, 1), (60, -1), (90, -1)])
+SIDES = {20: 1, 40: 1, 60: -1, 90: -1}
+
+
+@pytest.mark.parametrize(("step", "side"), SIDES.items())
 def test_a_rules_label_is_where_the_narrowest_plot_has_room(step, side):
     words = "checkpoint to keep: 60"
     assert label_sides([(step / 100, words)]) == [side]

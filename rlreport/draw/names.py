@@ -81,8 +81,9 @@ def _candidates(
 def _span(line: NamedLine, start: float) -> _Span:
     """Return the lowest and the highest place of a line from ``start`` on."""
     inside = line.y[line.x >= start]
-    ends = [float(np.interp(start, line.x, line.y)), float(line.y[-1])]
-    values = [*ends, *inside.tolist()]
+    at_start = np.interp(start, line.x, line.y)
+    at_end = line.y[-1]
+    values = [float(at_start), float(at_end), *inside.tolist()]
     return min(values), max(values)
 
 
