@@ -11,8 +11,9 @@ import pytest
 import rlreport
 from rlreport.check.finding import Example, Finding, LogText, Onset, Rank, Severity
 from rlreport.check.verdict import Judged
-from rlreport.pages.assistant import MOST_CHARACTERS, assistant_text, one_line
+from rlreport.pages.assistant import MOST_CHARACTERS, assistant_text
 from rlreport.pages.page import MOST_DESCRIBED
+from rlreport.text.clean import one_line
 from rlreport.text.language import ENGLISH
 from tests.hostile import STRINGS
 from tests.reading import row, write

@@ -15,7 +15,6 @@ from rlreport.check.limits import LimitKind, Thresholds
 from rlreport.check.registry import BY_ID, CHECKS, LIMITS
 from rlreport.check.settings import FRAMEWORKS
 from rlreport.check.unlogged import (
-    NOT_LOGGED_AT_ALL,
     SETTINGS,
     SUBJECTS,
     Log,
@@ -31,6 +30,15 @@ from rlreport.text.numbers import MINUS, exact
 
 TERM = re.compile(r'data-term="([^"]*)"')
 ENTRY = re.compile(r'id="term=([^"]*)"')
+
+# Needs of checks that no logging meets: they ask for another run, or for more of it
+NOT_LOGGED_AT_ALL = (
+    "prompts, four or more a step",
+    "one advantage per response, no critic and no token_rewards",
+    "texts of two or more responses to each of several prompts per step",
+    "thinking between <think> and </think>",
+    "metrics that are shares",
+)
 
 
 def pages_below(folder: Path) -> Iterator[str]:

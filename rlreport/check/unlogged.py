@@ -227,15 +227,6 @@ _OF_RUNS = (
 # All that a log may lack, in the order of the page
 SUBJECTS: tuple[Subject, ...] = (*_OF_RESPONSES, *_OF_RUNS)
 
-# Needs of checks that no logging meets: they ask for another run, or for more of it
-NOT_LOGGED_AT_ALL = (
-    "prompts, four or more a step",
-    "one advantage per response, no critic and no token_rewards",
-    "texts of two or more responses to each of several prompts per step",
-    "thinking between <think> and </think>",
-    "metrics that are shares",
-)
-
 # Kind of a setting -> framework -> the setting that logs it, as read from the sources that
 # ``settings.py`` names
 SETTINGS: Mapping[str, Mapping[str, str]] = MappingProxyType(

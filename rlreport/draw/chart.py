@@ -30,7 +30,7 @@ from rlreport.draw.theme import (
     sentinels,
 )
 from rlreport.figures.ragged import Floats
-from rlreport.text.clean import printable, shortened
+from rlreport.text.clean import one_line
 from rlreport.text.messages import Message, message
 
 
@@ -276,7 +276,7 @@ def label(text: str, longest: int = 40) -> str:
     """Return one printable line of at most ``longest`` characters; keep a ``Message`` as it is."""
     if isinstance(text, Message):
         return text
-    return shortened(printable(" ".join(text.split())), longest)
+    return one_line(text, longest)
 
 
 def finite_or_none(value: float, digits: int = 6) -> float | None:

@@ -70,19 +70,7 @@ def curves(scale: Any) -> Spec:
     width = _by_series(alt.Size)
     x = _x("step", tickMinStep=1)
     y = _y("value", scale)
-    hover = alt.selection_point(
-        name="hover",
-        on="pointerover",
-        clear="pointerout",
-        fields=["step"],
-        nearest=True,
-        empty=False,
-    )
-    # The page sets ``at`` to the step under the pointer in another of its charts.
-    at = alt.param(name="at", expr="isValid(hover.step) ? hover.step[0] : null")
-    # A line at that step: each step has one, which is transparent at all other times.
-    at_step = alt.condition("datum.step === at", alt.value(1), alt.value(0))
-    pointer = _layer(INTERACTION, "rule", THIN, x="step:Q", opacity=at_step)
+    pointer, *selections = _pointer()
     return _design(
         *_mark_layers(),
         _zero(),
@@ -129,8 +117,25 @@ def curves(scale: Any) -> Spec:
         )
         .transform_calculate(named="datum.series + '_' + datum.part")
         .transform_pivot("named", value="number", groupby=["step"])
-        .add_params(hover, at),
+        .add_params(*selections),
     )
+
+
+def _pointer() -> tuple[Any, Any, Any]:
+    """Return the layer of a line at the step under the pointer, and the two selections it needs."""
+    hover = alt.selection_point(
+        name="hover",
+        on="pointerover",
+        clear="pointerout",
+        fields=["step"],
+        nearest=True,
+        empty=False,
+    )
+    # The page sets ``at`` to the step under the pointer in another of its charts.
+    at = alt.param(name="at", expr="isValid(hover.step) ? hover.step[0] : null")
+    # A line at that step: each step has one, which is transparent at all other times.
+    at_step = alt.condition("datum.step === at", alt.value(1), alt.value(0))
+    return _layer(INTERACTION, "rule", THIN, x="step:Q", opacity=at_step), hover, at
 
 
 def stacked() -> Spec:
@@ -143,17 +148,7 @@ def stacked() -> Spec:
     color = _by_series(alt.Color)
     label = {"align": "right", "dx": -4, "dy": 4, "baseline": "alphabetic"}
     place = {"x": "step:Q", "y": "y:Q", "text": "label:N"}
-    hover = alt.selection_point(
-        name="hover",
-        on="pointerover",
-        clear="pointerout",
-        fields=["step"],
-        nearest=True,
-        empty=False,
-    )
-    at = alt.param(name="at", expr="isValid(hover.step) ? hover.step[0] : null")
-    at_step = alt.condition("datum.step === at", alt.value(1), alt.value(0))
-    pointer = _layer(INTERACTION, "rule", THIN, x="step:Q", opacity=at_step)
+    pointer, *selections = _pointer()
     area = _layer(
         "area",
         "area",
@@ -174,7 +169,7 @@ def stacked() -> Spec:
         # The tooltip needs one row per step with the amounts of all series in columns.
         pointer.transform_calculate(named="datum.series + '_amount'")
         .transform_pivot("named", value="amount", groupby=["step"])
-        .add_params(hover, at),
+        .add_params(*selections),
     )
 
 

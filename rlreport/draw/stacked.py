@@ -38,9 +38,6 @@ from rlreport.text.numbers import NumberKind, written
 
 # Least height of an area at its end for its name to be written there, in pixels
 _LEAST_NAMED = 13
-_LEAST_LABELLED = (
-    0.03  # areas that end lower than this part of the axis have no name there
-)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ import xxhash
 
 from rlreport.pages.findings import VerdictView
 from rlreport.pages.html import environment
-from rlreport.text.clean import printable, shortened
+from rlreport.text.clean import one_line
 from rlreport.text.language import Language
 
 # Maximum length in characters; more is tedious to paste, and crowds out the reader's question
@@ -90,10 +90,9 @@ def _marked(view: Overview, title: str, language: Language, detail: Detail) -> s
 def _rendered(
     view: Overview, title: str, language: Language, detail: Detail, *, marker: str
 ) -> str:
-    templates = environment(language).overlay()
-    templates.filters = {**templates.filters, "one_line": one_line}
     findings = view.verdict.findings
-    return templates.get_template("assistant.txt").render(
+    template = environment(language).get_template("assistant.txt")
+    return template.render(
         view=view,
         title=title,
         detail=detail,
@@ -113,8 +112,3 @@ def _card(card: Mapping[str, str] | None, most: int) -> CardLines | None:
         indent = len(line) - len(line.lstrip(" "))
         shown.append(" " * indent + one_line(line, _LONGEST_CARD_LINE))
     return CardLines(card["summary"], shown, len(lines) - len(shown))
-
-
-def one_line(text: str, longest: int) -> str:
-    """Return a text as one line without control characters, cut to ``longest`` characters."""
-    return shortened(printable(" ".join(str(text).split())), longest)

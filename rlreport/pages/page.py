@@ -11,7 +11,7 @@ from urllib.parse import quote as percent_encoded
 from rlreport.pages.context import EncodedPage, JudgedRun, PageContext, RunReport
 from rlreport.pages.html import environment
 from rlreport.pages.table import Link, Shell
-from rlreport.text.clean import printable, shortened
+from rlreport.text.clean import one_line
 from rlreport.text.language import Language
 from rlreport.text.messages import message
 
@@ -278,5 +278,4 @@ def shell(
 
 def described(text: str, language: Language) -> str:
     """Return a text as the description of a page: one line of MOST_DESCRIBED characters."""
-    line = " ".join(language.of(text).split())
-    return shortened(printable(line), MOST_DESCRIBED)
+    return one_line(language.of(text), MOST_DESCRIBED)

@@ -86,6 +86,11 @@ def shortened(text: str, longest: int) -> str:
     return text if len(text) <= longest else text[: longest - 1] + "…"
 
 
+def one_line(text: str, longest: int) -> str:
+    """Return a text as one printable line of at most ``longest`` characters."""
+    return shortened(printable(" ".join(text.split())), longest)
+
+
 def clean_text(text: str, pad_tokens: tuple[str, ...]) -> str:
     """Remove all occurrences of pad tokens, and make the text safe to encode (``safe_text``)."""
     if any(map(text.__contains__, pad_tokens)):

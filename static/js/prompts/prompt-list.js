@@ -7,7 +7,7 @@ import { readTable } from "../list/read-table.js";
 import { TableView } from "../list/table.js";
 import { keepInUrl } from "../list/table-state.js";
 import { mountToolbar } from "../list/toolbar.js";
-import { keyButton } from "../response/panel.js";
+import { keyButton, listButton } from "../response/panel.js";
 import { unpack } from "../shared/data.js";
 import { el } from "../shared/dom.js";
 import { written } from "../shared/format.js";
@@ -65,7 +65,7 @@ export class PromptList {
     if (this.signal.aborted) return;
     const data = /** @type {PromptsData} */ (JSON.parse(text));
     this.panel = new PromptPanel(this.node, new Prompts(data), [
-      this.listButton(),
+      listButton(this.node),
       this.previous,
       this.next,
       this.place,
@@ -143,19 +143,5 @@ export class PromptList {
       at < 0 ? message("not in the filtered list") : message("row {place} of {all}", place);
     this.previous.disabled = at === 0 || !order.length;
     this.next.disabled = at === order.length - 1;
-  }
-
-  /** Returns the button that shows the list in place of the prompt, on a narrow screen. */
-  listButton() {
-    const button = el(
-      "button",
-      { type: "button", class: "to-list", "aria-pressed": "false" },
-      message("List"),
-    );
-    button.addEventListener("click", () => {
-      const on = this.node.parentElement?.classList.toggle("listing") ?? false;
-      button.setAttribute("aria-pressed", String(on));
-    });
-    return button;
   }
 }

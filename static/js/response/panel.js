@@ -255,7 +255,7 @@ export class Panel {
       "div",
       { class: "response-head" },
       el("h2", {}, titleOf(data, data.n[at])),
-      this.listButton(),
+      listButton(this.node),
       this.previous,
       this.next,
       this.place,
@@ -271,20 +271,6 @@ export class Panel {
         el("span", { class: "place" }, where),
       ),
     );
-  }
-
-  /** Returns the button that shows the list in place of the response, on a narrow screen. */
-  listButton() {
-    const button = el(
-      "button",
-      { type: "button", class: "to-list", "aria-pressed": "false" },
-      message("List"),
-    );
-    button.addEventListener("click", () => {
-      const on = this.node.parentElement?.classList.toggle("listing") ?? false;
-      button.setAttribute("aria-pressed", String(on));
-    });
-    return button;
   }
 
   /** Shows the position of the response in the sorted and filtered list. */
@@ -405,6 +391,20 @@ function unreadable(step) {
   return message("{file} is missing or damaged: the token values of this step are not shown.", {
     file,
   });
+}
+
+/**
+ * Returns the button that shows the list in place of a panel, on a narrow screen.
+ * @param {HTMLElement} panel beside the list
+ */
+export function listButton(panel) {
+  const properties = { type: "button", class: "to-list", "aria-pressed": "false" };
+  const button = el("button", properties, message("List"));
+  button.addEventListener("click", () => {
+    const on = panel.parentElement?.classList.toggle("listing") ?? false;
+    button.setAttribute("aria-pressed", String(on));
+  });
+  return button;
 }
 
 /** @param {string} label @param {string} key @param {() => void} run */
