@@ -5,7 +5,7 @@ import re
 import pytest
 
 from rlreport.columns import RESPONSE
-from tests.browser import box_of, listed, numbers, rest, serious, visiting
+from tests.browser import box_of, listed, numbers, rest, serious, until, visiting
 from tests.running import in_ci
 
 pytestmark = pytest.mark.untraced
@@ -178,7 +178,7 @@ def test_scripts_of_a_page_leave_no_names_but_those_of_vega_and_of_the_runs_data
     with visiting(browser, hacking / "index.html") as page:
         # Vega is loaded when the first chart comes near the window.
         page.evaluate("document.querySelector('figure').scrollIntoView()")
-        page.wait_for_function("Boolean(window.vegaEmbed)")
+        until(page, "Boolean(window.vegaEmbed)")
         page.evaluate("document.body.append(document.createElement('iframe'))")
         names = page.evaluate(
             "Object.getOwnPropertyNames(window).filter((name) => !(name in frames[0]))"
