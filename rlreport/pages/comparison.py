@@ -11,8 +11,8 @@ from rlreport.about.card import redacted_text
 from rlreport.check.finding import Severity, ToldFinding
 from rlreport.columns import RESPONSE, STEP
 from rlreport.comparison import words
-from rlreport.comparison.compare import Guardrail
 from rlreport.comparison.export import compare_json, prompts_table
+from rlreport.comparison.guardrails import Guardrail
 from rlreport.comparison.outcome import Flip, Outcome
 from rlreport.comparison.run import ComparedRun, Difference, settings_that_differ
 from rlreport.draw.chart import Chart
