@@ -167,13 +167,6 @@ def _pages(outcome: Outcome, options: CompareOptions, form: Form) -> ComparisonP
     title = message(
         "{new} against {base}", new=outcome.new.name, base=outcome.base.name
     )
-    comparison = outcome.comparison
-    charts = comparison_charts(
-        comparison.windows.common.astype(float),  # the steps of the curves
-        *comparison.curves,  # of BASE and of NEW
-        comparison.band,
-        comparison.paths,
-    )
     return ComparisonPages(
         outcome=outcome,
         title=options.title or options.language.of(title),
@@ -181,5 +174,5 @@ def _pages(outcome: Outcome, options: CompareOptions, form: Form) -> ComparisonP
         encode=form.encode,
         one_file=form.one_file,
         shown=len(outcome.flips),  # all prompts that were won or lost
-        charts=drawn(charts, options.language),
+        charts=drawn(comparison_charts(outcome), options.language),
     )
