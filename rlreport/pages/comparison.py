@@ -41,7 +41,9 @@ class ComparisonPages(Maker):
 
     @property
     def view(self) -> ComparisonView:
-        view = comparison_view(self.outcome, self.charts, self.shown)
+        view = comparison_view(
+            self.outcome, self.charts, self.shown, self.options.language
+        )
         notes = [*view.notes, *self.options.set_by_texts]
         return self.options.language.of(replace(view, notes=notes))
 

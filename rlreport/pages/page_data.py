@@ -269,3 +269,16 @@ class PromptMapData(TypedDict):
     gap: int
     row: int
     address: str
+
+
+class SideMapData(TypedDict):
+    """The columns of the map of prompts × sides: ``script.side-map-data``."""
+
+    prompts: list[int]
+    names: list[str]
+    rows: list[int]
+    base: list[float | None]
+    new: list[float | None]
+    change: list[str]
+    words: dict[str, str]
+    sides: list[str]

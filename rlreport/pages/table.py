@@ -80,6 +80,8 @@ class Cell(NamedTuple):
     bar: int = 0  # length of a bar behind the number, in twentieths of the cell's width
     href: str | None = None  # address that the cell's text links to
     note: str = ""  # muted text below the text, in a column of texts
+    # how the text ends, in a column of texts: it is shown, and what is before it (``text``) is not
+    end: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from rlreport.columns import RESPONSE, STEP
 from rlreport.comparison import words
-from rlreport.comparison.compare import Guardrail
+from rlreport.comparison.guardrails import Guardrail
 from rlreport.comparison.outcome import Outcome
+from rlreport.pages.compare.heads import (
+    DIFFERENCE,
+    INTERVAL,
+    RESULT,
+    interval_cells,
+    of_sides,
+)
 from rlreport.pages.table import (
     Columns,
     ColumnView,
@@ -15,29 +22,7 @@ from rlreport.pages.table import (
 )
 from rlreport.text.messages import message
 
-_MEAN = message("mean of the prompts' means in the window")
-_MEANS = (
-    ColumnView("base", message("BASE"), help=_MEAN),
-    ColumnView("new", message("NEW"), help=_MEAN),
-)
-_EFFECT = ColumnView(
-    "effect", message("Difference"), help=message("of the shared prompts, NEW − BASE")
-)
-_INTERVAL = (
-    ColumnView("low", message("Low"), help=message("lower end of the 95% interval")),
-    ColumnView("high", message("High"), help=message("upper end of the 95% interval")),
-    ColumnView(
-        "mde",
-        message("Minimum detectable effect"),
-        help=message("minimum effect detected with 80% power"),
-    ),
-)
-_SHOWS = ColumnView(
-    "level",
-    message("Result"),
-    kind="text",
-    help=message("with Holm's correction; ~ means no significant difference"),
-)
+_MEANS = ColumnView("", "", help=message("mean of the prompts' means in the window"))
 
 
 def guardrails_table(outcome: Outcome) -> TableView:
@@ -50,10 +35,10 @@ def guardrails_table(outcome: Outcome) -> TableView:
             _guardrail_label, guardrails
         )
     }
-    columns |= attribute_columns(guardrails, _MEANS)
-    columns[_EFFECT] = [effect.value for effect in effects]
-    columns |= attribute_columns(effects, _INTERVAL)
-    columns[_SHOWS] = [words.guardrail_level(g, comparison) for g in guardrails]
+    columns |= attribute_columns(guardrails, of_sides(_MEANS, outcome.labels))
+    columns[DIFFERENCE] = [effect.value for effect in effects]
+    columns[INTERVAL] = interval_cells(effects)
+    columns[RESULT] = [words.guardrail_level(g, comparison) for g in guardrails]
     return table(
         "guardrails",
         message("Guardrails"),

@@ -8,16 +8,20 @@ from typing import NamedTuple
 
 from rlreport.check.finding import Severity, ToldFinding
 from rlreport.comparison import words
-from rlreport.comparison.outcome import Outcome
-from rlreport.comparison.run import ComparedRun, settings_that_differ
+from rlreport.comparison.outcome import Flip, Outcome
+from rlreport.comparison.run import ComparedRun
 from rlreport.draw.chart import Chart
 from rlreport.pages.compare.flips import Pair, flips_table, pair_of
 from rlreport.pages.compare.guardrails import guardrails_table
 from rlreport.pages.compare.rows import rows_data
-from rlreport.pages.compare.settings import CARD, VERSIONS, settings_table
+from rlreport.pages.compare.settings import SettingsView, settings_view
+from rlreport.pages.compare.side_map import SideMapView, side_map_view
+from rlreport.pages.compare.tasks import task_tables
 from rlreport.pages.compare.texts import ngrams_table, tokens_table
+from rlreport.pages.compare.why import property_table, reward_parts_table
 from rlreport.pages.page_data import RowsData
 from rlreport.pages.table import TableView
+from rlreport.text.language import Language
 from rlreport.text.messages import message
 
 # Result of the comparison -> level of a verdict, whose colour the page uses for the result
@@ -52,6 +56,14 @@ class ChangedFindings(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class TasksView:
+    """For which tasks the rewards differ: the map of prompts, and tables."""
+
+    map: SideMapView | None
+    tables: list[TableView]
+
+
+@dataclass(frozen=True, slots=True)
 class ComparisonView:
     """What the page of a comparison shows; mail and Markdown show parts of it."""
 
@@ -62,30 +74,27 @@ class ComparisonView:
     gate: str
     notes: list[str]
     runs: list[ComparedSide]
+    settings: SettingsView
     charts: list[Chart]
     equal_kl: str
+    why: list[TableView]  # what the difference goes with
+    tasks: TasksView | None  # None if nothing can be said of tasks
     guardrails: TableView
     findings: list[ChangedFindings]
-    card: TableView | None
-    versions: TableView | None
-    flips: TableView
+    flips: TableView | None  # None without responses
     data: RowsData  # for scripts
-    prompts: (
-        bool  # whether responses are compared; else the next two tables are empty, too
-    )
-    ngrams: TableView
-    tokens: TableView
+    ngrams: TableView | None  # texts more frequent in NEW, None without any
+    tokens: TableView | None  # tokens of the KL, likewise
     left_out: list[str]
     pairs: list[Pair]
 
 
 def comparison_view(
-    outcome: Outcome, charts: Sequence[Chart], shown: int
+    outcome: Outcome, charts: Sequence[Chart], shown: int, language: Language
 ) -> ComparisonView:
     """Return what the page shows; ``shown``: maximum number of prompts won or lost."""
     flips = outcome.flips[:shown]
     caveats = words.caveats(outcome)
-    card, versions = settings_that_differ(outcome.base, outcome.new)
     return ComparisonView(
         level=_severity(outcome, caveats),
         sentence=words.sentence(outcome),
@@ -94,15 +103,15 @@ def comparison_view(
         gate=words.gate_sentence(outcome),
         notes=words.notes(outcome),
         runs=[_compared_side(label, run) for label, run in outcome.runs],
+        settings=settings_view(outcome),
         charts=list(charts),
         equal_kl=words.equal_kl(outcome),
+        why=_not_none(property_table(outcome), reward_parts_table(outcome)),
+        tasks=_tasks(outcome, flips, language),
         guardrails=guardrails_table(outcome),
         findings=_changed_findings(outcome),
-        card=settings_table("card", CARD, card, redact=outcome.redact),
-        versions=settings_table("versions", VERSIONS, versions, redact=outcome.redact),
-        flips=flips_table(flips),
+        flips=flips_table(flips, outcome) if flips else None,
         data=rows_data(flips, outcome),
-        prompts=not outcome.comparison.metrics_alone,
         ngrams=ngrams_table(outcome),
         tokens=tokens_table(outcome),
         left_out=_left_out(outcome, shown),
@@ -112,6 +121,20 @@ def comparison_view(
             if flip.new_text is not None and flip.base_text is not None
         ],
     )
+
+
+def _not_none(*tables: TableView | None) -> list[TableView]:
+    return [table for table in tables if table is not None]
+
+
+def _tasks(
+    outcome: Outcome, flips: Sequence[Flip], language: Language
+) -> TasksView | None:
+    if outcome.comparison.metrics_alone:
+        return None
+    drawn = side_map_view(outcome, flips, language)
+    tables = task_tables(outcome)
+    return TasksView(drawn, tables) if drawn or tables else None
 
 
 def _compared_side(label: str, run: ComparedRun) -> ComparedSide:

@@ -302,3 +302,15 @@ export interface PromptMapData {
   row: number;
   address: string;
 }
+
+/** The columns of the map of prompts × sides: `script.side-map-data`. */
+export interface SideMapData {
+  prompts: number[];
+  names: string[];
+  rows: number[];
+  base: (number | null)[];
+  new: (number | null)[];
+  change: string[];
+  words: Record<string, string>;
+  sides: string[];
+}

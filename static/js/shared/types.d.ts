@@ -16,6 +16,7 @@ export type {
   RowsData,
   RunData,
   RunListData,
+  SideMapData,
   StepTextsData as StepTexts,
   PromptTokens,
   TokensHeader,
