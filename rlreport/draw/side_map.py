@@ -12,9 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from rlreport.comparison.words import signed
 from rlreport.draw.cells import SHARES, Scale, block, scale_of_means
 from rlreport.draw.chart import drawable, evenly
 from rlreport.draw.direct import escaped
+from rlreport.draw.theme import SMALL
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.text.language import Language
 
@@ -22,7 +24,9 @@ MOST_PROMPTS = 500
 ROW_HEIGHT = 24  # of a row of cells, in pixels
 GAP = 2  # below each of them
 BAR_HEIGHT = 8  # of a bar, above or below the line between them
-HEIGHT = 2 * (ROW_HEIGHT + GAP) + GAP + 2 * BAR_HEIGHT
+AXIS_HEIGHT = 18  # of the differences below the bars
+HEIGHT = 2 * (ROW_HEIGHT + GAP) + GAP + 2 * BAR_HEIGHT + AXIS_HEIGHT
+_FREE = 0.15  # part of the width that the labels at both ends take
 # Colours of the bars, from the upper row to the lower one
 _CHANGES = {"improved": "healthy", "regressed": "critical"}
 
@@ -36,18 +40,16 @@ class SideMap:
         base: mean reward of each in BASE, float64 (P,).
         new: that in NEW.
         change: what became of each, see ``Comparison.prompt_changes``.
+        delta: difference of the means, ascending.
         of: number of all prompts in pairs.
-        lost: number of columns whose mean is lower in NEW; they are the first ones.
-        won: number of those whose mean is higher; they are the last ones.
     """
 
     pairs: list[int]
     base: Floats
     new: Floats
     change: list[str]
+    delta: Floats
     of: int
-    lost: int
-    won: int
 
     @property
     def scale(self) -> Scale:
@@ -69,15 +71,13 @@ def side_map(changes: pd.DataFrame) -> SideMap | None:
         return None
     ranked = known.sort_values(["delta", "base", "pair"])
     shown = ranked.iloc[evenly(len(ranked), MOST_PROMPTS)]
-    delta = shown["delta"].to_numpy(np.float64)
     return SideMap(
         pairs=shown["pair"].tolist(),
         base=drawable(shown["base"].to_numpy(np.float64)),
         new=drawable(shown["new"].to_numpy(np.float64)),
         change=shown["change"].astype(str).tolist(),
+        delta=shown["delta"].to_numpy(np.float64),
         of=len(known),
-        lost=int((delta < 0).sum()),
-        won=int((delta > 0).sum()),
     )
 
 
@@ -94,7 +94,7 @@ def cells_on_page(drawn: SideMap, description: str, language: Language) -> str:
     line = f'<line x2="100%" y1="{middle}" y2="{middle}" stroke="var(--muted)"/>'
     return (
         f'<svg width="100%" height="{HEIGHT}" role="img" fill="none" '
-        f'aria-label="{escaped(description, language)}">{"".join(rows)}{bars}{line}</svg>'
+        f'aria-label="{escaped(description, language)}">{"".join(rows)}{bars}{line}{_axis(drawn)}</svg>'
     )
 
 
@@ -105,3 +105,24 @@ def _bars(drawn: SideMap) -> Ints:
         changed = np.array([one == change for one in drawn.change])
         rows.append(np.where(changed, number, -1))
     return np.array(rows, np.int64)
+
+
+def _axis(drawn: SideMap) -> str:
+    """Return the lowest and the highest difference below their columns, and where it passes 0."""
+    first = float(drawn.delta[0])
+    last = float(drawn.delta[-1])
+    labels = [(0.0, "start", signed(first)), (1.0, "end", signed(last))]
+    count = len(drawn.delta)
+    # The middle of the columns without a difference, or where those that won begin
+    low, high = (
+        np.searchsorted(drawn.delta, 0, "left"),
+        np.searchsorted(drawn.delta, 0, "right"),
+    )
+    zero = float(low + high) / 2 / count
+    if _FREE < zero < 1 - _FREE:
+        labels.append((zero, "middle", "0"))
+    texts = "".join(
+        f'<text x="{100 * place:.4g}%" y="{HEIGHT - 4}" text-anchor="{anchor}">{words}</text>'
+        for place, anchor, words in labels
+    )
+    return f'<g fill="var(--muted)" font-size="{SMALL}">{texts}</g>'
