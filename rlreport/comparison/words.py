@@ -9,16 +9,12 @@ import numpy as np
 from rlreport.check.course import Course
 from rlreport.check.registry import BY_ID
 from rlreport.check.verdict import FIRST_WORDS
-from rlreport.comparison.compare import (
-    GUARDRAILS,
-    OF_WHOLE_TEXTS,
-    Comparison,
-    Guardrail,
-    Reached,
-)
+from rlreport.comparison.compare import Comparison
 from rlreport.comparison.data_file import PART, TRAINER
+from rlreport.comparison.guardrails import GUARDRAILS, OF_WHOLE_TEXTS, Guardrail
 from rlreport.comparison.outcome import Outcome
 from rlreport.comparison.run import ComparedRun
+from rlreport.comparison.speed import Reached
 from rlreport.comparison.statistics import EqualKL
 from rlreport.text.messages import (
     clauses,
