@@ -451,6 +451,18 @@ class Comparison:
             return "worse"
         return "better" if self.effect.low > 0 else "no_evidence"
 
+    @cached_property
+    def reward_means(self) -> tuple[float, float]:
+        """Mean rewards of BASE and of NEW over the compared prompts; they differ by ``effect``."""
+        runs = [frame.groupby("pair")["reward"].mean() for frame in self.inside]
+        # A row per prompt, a column per run
+        means = pd.concat(runs, axis=1)
+        if self.effect.paired:
+            means = means.dropna()
+        base = means.iloc[:, : self.base_count].mean(axis=1).mean()
+        new = means.iloc[:, self.base_count :].mean(axis=1).mean()
+        return rounded(base), rounded(new)
+
     @property
     def first_runs(self) -> tuple[pd.DataFrame, pd.DataFrame]:
         """Responses of the first BASE run, and of the first NEW run, at all steps."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rlreport.comparison import words
 from rlreport.comparison.outcome import Flip
+from rlreport.comparison.words import signed
 from rlreport.pages.listed import PROMPT_TEXT
 from rlreport.pages.table import (
     Cell,
@@ -94,7 +94,7 @@ def pair_of(flip: Flip) -> Pair:
     """Return the responses to a prompt won or lost, with its rewards as the title."""
     title = message(
         "{change} (reward {base} → {new})",
-        change=words.signed(flip.delta),
+        change=signed(flip.delta),
         base=figure(flip.base),
         new=figure(flip.new),
     )

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from rlreport.columns import RESPONSE, STEP
-from rlreport.comparison import words
 from rlreport.comparison.compare import Guardrail
+from rlreport.comparison.guardrail_words import (
+    guardrail_level,
+    guardrail_name,
+    guardrails_note,
+)
 from rlreport.comparison.outcome import Outcome
 from rlreport.pages.table import (
     Columns,
@@ -36,7 +40,7 @@ _SHOWS = ColumnView(
     "level",
     message("Result"),
     kind="text",
-    help=message("with Holm's correction; ~ means no significant difference"),
+    help=message("with Holm's correction for all figures"),
 )
 
 
@@ -53,18 +57,18 @@ def guardrails_table(outcome: Outcome) -> TableView:
     columns |= attribute_columns(guardrails, _MEANS)
     columns[_EFFECT] = [effect.value for effect in effects]
     columns |= attribute_columns(effects, _INTERVAL)
-    columns[_SHOWS] = [words.guardrail_level(g, comparison) for g in guardrails]
+    columns[_SHOWS] = [guardrail_level(g, comparison) for g in guardrails]
     return table(
         "guardrails",
         message("Guardrails"),
         columns,
         ids=[guardrail.id for guardrail in guardrails],
-        note=words.guardrails_note(comparison),
+        note=guardrails_note(comparison),
     )
 
 
 def _guardrail_label(guardrail: Guardrail) -> str:
-    name = words.guardrail_name(guardrail)
+    name = guardrail_name(guardrail)
     # Its values are means, as those of steps.
     name_of_mean = f"{guardrail.column.removesuffix('_mean')}_mean"
     column = STEP.get(name_of_mean) or RESPONSE.get(guardrail.column)
