@@ -26,15 +26,19 @@ _LEFT_TO_RIGHT_MARK = "\u200e"
 class Labels:
     """Names of the sides, as one line each; they differ.
 
-    If a single setting differs, ``base`` is such as "group_size 8", ``setting`` is "group_size" and
-    ``base_value`` is "8". Otherwise the runs' names are used and ``setting`` is None.
+    If a single setting differs, ``base`` is such as "group_size 8" and ``setting`` is "group_size".
+    Otherwise the runs' names are used and ``setting`` is None.
     """
 
     base: str
     new: str
     setting: str | None = None
-    base_value: str = ""
-    new_value: str = ""
+    base_value: str = ""  # such as "8"; "" if the setting is not set in BASE
+
+    @property
+    def against(self) -> str:
+        """BASE's name after that of NEW: "8" in "group_size 4 is worse than 8"."""
+        return self.base_value or self.base
 
 
 def labels_of(
@@ -50,8 +54,7 @@ def labels_of(
                 base=_with_value(setting, base_value),
                 new=_with_value(setting, new_value),
                 setting=setting,
-                base_value=base_value,
-                new_value=new_value,
+                base_value="" if changed[0].base is None else base_value,
             )
     base, new = _told_apart(_side_name(bases), _side_name(news), LONGEST)
     return Labels(base, new)

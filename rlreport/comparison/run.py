@@ -56,6 +56,7 @@ class ComparedRun:
     # id -> finding (detected problem), a warning or critical
     findings: Mapping[str, ToldFinding]
     texts: Texts
+    notes: int = 0  # number of findings that are notes, neither warnings nor critical
     # whether it was read from logs, so that all texts are available
     from_logs: bool = False
     # table of ``token`` and ``kl_share``, None if its report has none
@@ -107,6 +108,7 @@ def of_logs(  # noqa: PLR0917
         lead=verdict.lead,
         findings=findings,
         texts=_text_reader(rollouts, tables),
+        notes=len(verdict.findings) - len(findings),
         from_logs=True,
         tokens=_token_shares(tables) if len(tables.tokens) else None,
         facts=settings | card_texts(run_card([path]).entries),
@@ -158,6 +160,7 @@ def of_report(report: EarlierReport, pair_by: str) -> ComparedRun:
         lead=_text(lead.get("id")) if lead else None,
         findings={finding.id: finding for finding in findings},
         texts=report.texts,
+        notes=sum(finding.get("severity") == "info" for finding in all_findings),
         tokens=report.tokens(),
         facts=facts | card_texts(section(section(about, "card"), "entries")),
         versions=settings | _texts(section(about, "versions")),

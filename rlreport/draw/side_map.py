@@ -90,11 +90,11 @@ def cells_on_page(drawn: SideMap, description: str, language: Language) -> str:
         rows.append(block(scale.colours(means)[np.newaxis], top, ROW_HEIGHT))
     top = 2 * (ROW_HEIGHT + GAP) + GAP
     middle = top + BAR_HEIGHT
-    bars = block(_bars(drawn), top, BAR_HEIGHT, tuple(_CHANGES.values()))
+    rows.append(block(_bars(drawn), top, BAR_HEIGHT, tuple(_CHANGES.values())))
     line = f'<line x2="100%" y1="{middle}" y2="{middle}" stroke="var(--muted)"/>'
     return (
         f'<svg width="100%" height="{HEIGHT}" role="img" fill="none" '
-        f'aria-label="{escaped(description, language)}">{"".join(rows)}{bars}{line}{_axis(drawn)}</svg>'
+        f'aria-label="{escaped(description, language)}">{"".join(rows)}{line}{_axis(drawn)}</svg>'
     )
 
 

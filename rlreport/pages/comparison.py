@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from rlreport.comparison import words
 from rlreport.comparison.export import compare_json, prompts_table
+from rlreport.comparison.headline import headline, sentence
 from rlreport.comparison.outcome import Outcome
 from rlreport.draw.chart import Chart
 from rlreport.options import CompareOptions
@@ -76,7 +76,7 @@ class ComparisonPages(Maker):
             kind="compare",
             assets={name: path for name, (path, _) in files.items()},
             csp=FOLDER_POLICY,
-            description=described(words.sentence(self.outcome), self.options.language),
+            description=described(sentence(self.outcome), self.options.language),
         )
 
     def pages(self) -> Iterator[EncodedPage]:
@@ -128,7 +128,7 @@ class ComparisonSummary:
 
     @property
     def headline(self) -> str:
-        return words.headline(self.pages.outcome)
+        return headline(self.pages.outcome)
 
     @cached_property
     def view(self) -> ComparisonView:

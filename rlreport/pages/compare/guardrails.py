@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from rlreport.columns import RESPONSE, STEP
-from rlreport.comparison import words
+from rlreport.comparison.guardrail_words import (
+    guardrail_level,
+    guardrail_name,
+    guardrails_note,
+)
 from rlreport.comparison.guardrails import Guardrail
 from rlreport.comparison.outcome import Outcome
 from rlreport.pages.compare.heads import (
@@ -38,18 +42,18 @@ def guardrails_table(outcome: Outcome) -> TableView:
     columns |= attribute_columns(guardrails, of_sides(_MEANS, outcome.labels))
     columns[DIFFERENCE] = [effect.value for effect in effects]
     columns[INTERVAL] = interval_cells(effects)
-    columns[RESULT] = [words.guardrail_level(g, comparison) for g in guardrails]
+    columns[RESULT] = [guardrail_level(g, comparison) for g in guardrails]
     return table(
         "guardrails",
         message("Guardrails"),
         columns,
         ids=[guardrail.id for guardrail in guardrails],
-        note=words.guardrails_note(comparison),
+        note=guardrails_note(comparison),
     )
 
 
 def _guardrail_label(guardrail: Guardrail) -> str:
-    name = words.guardrail_name(guardrail)
+    name = guardrail_name(guardrail)
     # Its values are means, as those of steps.
     name_of_mean = f"{guardrail.column.removesuffix('_mean')}_mean"
     column = STEP.get(name_of_mean) or RESPONSE.get(guardrail.column)

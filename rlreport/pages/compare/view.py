@@ -7,9 +7,19 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from rlreport.check.finding import Severity, ToldFinding
-from rlreport.comparison import words
+from rlreport.comparison.guardrail_words import caveats
+from rlreport.comparison.headline import changed, sentence
+from rlreport.comparison.learning import learning
 from rlreport.comparison.outcome import Flip, Outcome
+from rlreport.comparison.remarks import (
+    equal_kl,
+    findings_note,
+    gate_sentence,
+    notes,
+    texts_note,
+)
 from rlreport.comparison.run import ComparedRun
+from rlreport.comparison.words import check_name, run_verdict
 from rlreport.draw.chart import Chart
 from rlreport.pages.compare.flips import Pair, flips_table, pair_of
 from rlreport.pages.compare.guardrails import guardrails_table
@@ -69,6 +79,7 @@ class ComparisonView:
 
     level: str
     sentence: str
+    changed: str  # the settings that differ, "" if the sentence names the only one
     course: str
     against: str  # caveats
     gate: str
@@ -81,6 +92,7 @@ class ComparisonView:
     tasks: TasksView | None  # None if nothing can be said of tasks
     guardrails: TableView
     findings: list[ChangedFindings]
+    findings_note: str
     flips: TableView | None  # None without responses
     data: RowsData  # for scripts
     ngrams: TableView | None  # texts more frequent in NEW, None without any
@@ -94,22 +106,24 @@ def comparison_view(
 ) -> ComparisonView:
     """Return what the page shows; ``shown``: maximum number of prompts won or lost."""
     flips = outcome.flips[:shown]
-    caveats = words.caveats(outcome)
+    against = caveats(outcome)
     return ComparisonView(
-        level=_severity(outcome, caveats),
-        sentence=words.sentence(outcome),
-        course=words.learning(outcome),
-        against=caveats,
-        gate=words.gate_sentence(outcome),
-        notes=words.notes(outcome),
+        level=_severity(outcome, against),
+        sentence=sentence(outcome),
+        changed=changed(outcome),
+        course=learning(outcome),
+        against=against,
+        gate=gate_sentence(outcome),
+        notes=notes(outcome),
         runs=[_compared_side(label, run) for label, run in outcome.runs],
         settings=settings_view(outcome),
         charts=list(charts),
-        equal_kl=words.equal_kl(outcome),
+        equal_kl=equal_kl(outcome),
         why=_not_none(property_table(outcome), reward_parts_table(outcome)),
         tasks=_tasks(outcome, flips, language),
         guardrails=guardrails_table(outcome),
         findings=_changed_findings(outcome),
+        findings_note=findings_note(outcome),
         flips=flips_table(flips, outcome) if flips else None,
         data=rows_data(flips, outcome),
         ngrams=ngrams_table(outcome),
@@ -139,7 +153,7 @@ def _tasks(
 
 def _compared_side(label: str, run: ComparedRun) -> ComparedSide:
     side = label.partition(" ")[0]  # ``BASE`` of ``BASE (seed1)``
-    return ComparedSide(side, run.name, run.level, words.run_verdict(run))
+    return ComparedSide(side, run.name, run.level, run_verdict(run))
 
 
 def _changed_findings(outcome: Outcome) -> list[ChangedFindings]:
@@ -155,7 +169,7 @@ def _changed_findings(outcome: Outcome) -> list[ChangedFindings]:
 
 def _title(finding: ToldFinding, outcome: Outcome) -> str:
     if outcome.redact:
-        return words.check_name(finding.id)
+        return check_name(finding.id)
     return finding.title or finding.id
 
 
@@ -164,21 +178,21 @@ def _left_out(outcome: Outcome, shown: int) -> list[str]:
 
     ``shown``: maximum number of prompts won or lost.
     """
-    notes = []
-    texts = words.texts_note(outcome)
+    sentences = []
+    texts = texts_note(outcome)
     if texts:
-        notes.append(texts)
+        sentences.append(texts)
     if shown < len(outcome.flips):
         some = message(
             "Only the {some:count} clearest of {all:count} prompts won or lost are shown.",
             some=shown,
             all=len(outcome.flips),
         )
-        notes.append(some)
-    return notes
+        sentences.append(some)
+    return sentences
 
 
-def _severity(outcome: Outcome, caveats: str) -> str:
+def _severity(outcome: Outcome, against: str) -> str:
     """Return the level that colours the result, "healthy" only if there are no caveats.
 
     A broken run is one whose verdict is critical: its better figures may mislead.
@@ -186,7 +200,7 @@ def _severity(outcome: Outcome, caveats: str) -> str:
     level = outcome.comparison.level
     if any(run.broken for run in outcome.news):
         return "critical"
-    if level == "better" and caveats:
+    if level == "better" and against:
         return "warning"
     # Better than a broken run of BASE, or than too few runs, is no good news yet.
     if outcome.broken or (level == "better" and not outcome.comparison.has_enough_runs):
