@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import isclose
 from typing import NamedTuple
 
@@ -19,6 +20,7 @@ from rlreport.comparison.compare import (
     Guardrail,
     compare_runs,
 )
+from rlreport.comparison.labels import Labels, labels_of
 from rlreport.comparison.run import ComparedRun
 from rlreport.comparison.saved import ResponseId
 from rlreport.comparison.statistics import shrunk
@@ -72,7 +74,7 @@ class Flip:
     new_text: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Outcome:
     """A comparison with its runs, texts, findings and the result of ``--fail-on`` (``gate``)."""
 
@@ -89,6 +91,11 @@ class Outcome:
     counted: tuple[int, int]
     tokens: pd.DataFrame  # see ``tokens_of_kl``
     redact: bool  # whether ``--redact`` leaves texts out
+
+    @cached_property
+    def labels(self) -> Labels:
+        """What the sides are called: by the setting that differs, or by their runs' names."""
+        return labels_of(self.bases, self.news, redact=self.redact)
 
     @property
     def is_pair(self) -> bool:
