@@ -139,9 +139,7 @@ def _token_reader(rollouts: Rollouts, tables: Tables) -> TokenReader:
     """Return a function that reads the tokens of responses from the rollouts of a run."""
     readable = _readable_rows(rollouts, tables)
 
-    def tokens(
-        wanted: Iterable[ResponseId], longest: int
-    ) -> dict[ResponseId, Rollout]:
+    def tokens(wanted: Iterable[ResponseId], longest: int) -> dict[ResponseId, Rollout]:
         rows = np.array(readable(wanted), np.int64)
         rows = rows[rollouts.lengths[rollouts.indices(rows)] <= longest]
         responses = rollouts.read(rows)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rlreport.columns import STEP
 from rlreport.comparison import words
 from rlreport.comparison.outcome import Flip
 from rlreport.pages.listed import PROMPT_TEXT
@@ -17,21 +18,24 @@ from rlreport.pages.table import (
     name_cell,
     table,
 )
-from rlreport.text.messages import figure, format_message, message
+from rlreport.text.messages import Joined, figure, message, plural
 from rlreport.text.numbers import MISSING
 
 # Maximum characters of each prompt and response on a comparison's page, which has hundreds
 MAX_CHARACTERS = 20_000
+_END = MAX_CHARACTERS // 4  # characters that are kept of the end of a longer one
 
 _REWARD = message("mean reward of the prompt in the window")
+_REWARD_TERM = STEP["reward_mean"].term
 FLIP_NUMBERS = (
     ColumnView(
         "delta",
         message("Difference"),
         help=message("NEW − BASE, mean rewards of the window"),
+        term=_REWARD_TERM,
     ),
-    ColumnView("base", message("BASE"), help=_REWARD),
-    ColumnView("new", message("NEW"), help=_REWARD),
+    ColumnView("base", message("BASE"), help=_REWARD, term=_REWARD_TERM),
+    ColumnView("new", message("NEW"), help=_REWARD, term=_REWARD_TERM),
 )
 _NEAREST = message("the response whose reward is nearest to the prompt's mean")
 _NUMBER = ColumnView(
@@ -82,12 +86,12 @@ def _prompt(flip: Flip) -> str:
 
 
 def _cut(text: str) -> str:
-    if len(text) <= MAX_CHARACTERS:
+    """Cut the middle of a long text: its end has the answer."""
+    left = len(text) - MAX_CHARACTERS
+    if left <= 0:
         return text
-    places = {"text": text[:MAX_CHARACTERS], "some": MAX_CHARACTERS, "all": len(text)}
-    return format_message(
-        "{text}… (first {some:count} of {all:count} characters)", places
-    )
+    cut = plural("[{count} character left out]", "[{count} characters left out]", left)
+    return Joined("\n", [text[: MAX_CHARACTERS - _END], cut, text[-_END:]])
 
 
 def pair_of(flip: Flip) -> Pair:

@@ -80,9 +80,16 @@ class ComparisonView:
 
 
 def comparison_view(
-    outcome: Outcome, charts: Sequence[Chart], shown: int
+    outcome: Outcome, charts: Sequence[Chart], shown: int, with_tokens: Sequence[int]
 ) -> ComparisonView:
-    """Return what the page shows; ``shown``: maximum number of prompts won or lost."""
+    """Return what the page shows.
+
+    Args:
+        outcome: the comparison.
+        charts: of both runs.
+        shown: maximum number of prompts won or lost.
+        with_tokens: numbers of those, from 1, whose tokens are kept.
+    """
     flips = outcome.flips[:shown]
     caveats = words.caveats(outcome)
     card, versions = settings_that_differ(outcome.base, outcome.new)
@@ -101,11 +108,11 @@ def comparison_view(
         card=settings_table("card", CARD, card, redact=outcome.redact),
         versions=settings_table("versions", VERSIONS, versions, redact=outcome.redact),
         flips=flips_table(flips),
-        data=rows_data(flips, outcome),
+        data=rows_data(flips, outcome, with_tokens),
         prompts=not outcome.comparison.metrics_alone,
         ngrams=ngrams_table(outcome),
         tokens=tokens_table(outcome),
-        left_out=_left_out(outcome, shown),
+        left_out=_left_out(outcome, shown, len(with_tokens)),
         pairs=[
             pair_of(flip)
             for flip in flips
@@ -136,10 +143,10 @@ def _title(finding: ToldFinding, outcome: Outcome) -> str:
     return finding.title or finding.id
 
 
-def _left_out(outcome: Outcome, shown: int) -> list[str]:
-    """Return sentences on the texts and prompts that the page does not show.
+def _left_out(outcome: Outcome, shown: int, with_tokens: int) -> list[str]:
+    """Return sentences on the texts, prompts and tokens that the page does not show.
 
-    ``shown``: maximum number of prompts won or lost.
+    ``shown``: maximum number of prompts won or lost; ``with_tokens``: how many have tokens.
     """
     notes = []
     texts = words.texts_note(outcome)
@@ -152,6 +159,14 @@ def _left_out(outcome: Outcome, shown: int) -> list[str]:
             all=len(outcome.flips),
         )
         notes.append(some)
+    listed = min(shown, len(outcome.flips))
+    if with_tokens < listed and any(pair.size for pair in outcome.token_pairs):
+        tokens = message(
+            "Token values are included for {some:count} of {all:count} prompts won or lost.",
+            some=with_tokens,
+            all=listed,
+        )
+        notes.append(tokens)
     return notes
 
 

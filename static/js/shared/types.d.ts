@@ -16,6 +16,8 @@ export type {
   RowsData,
   RunData,
   RunListData,
+  SideData as Side,
+  SidesData as Compared,
   StepTextsData as StepTexts,
   PromptTokens,
   TokensHeader,
