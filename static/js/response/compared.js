@@ -5,8 +5,11 @@
 import { el } from "../shared/dom.js";
 import { exact, written } from "../shared/format.js";
 import { beginsInside, endOf } from "./text-end.js";
-import { importance, labelOf, wordFor } from "./stats.js";
+import { importance, labelOf, moreFigures, wordFor } from "./stats.js";
 import { message } from "../shared/words.js";
+
+/** Figures that are not folded. */
+const MOST_FIRST = 7;
 
 /** Key of a side → that of its text. @type {Record<string, string>} */
 export const TEXT_OF_SIDE = { new: "response", base: "ref_response" };
@@ -59,21 +62,40 @@ function endNode(side, text, n) {
 }
 
 /**
- * Creates the table of the figures of both responses, null if neither has any.
+ * Creates the table of the most important figures of both responses and, if there are more, the
+ * folded rest.
  * @param {Compared} compared
  * @param {number} at
+ * @returns {{table: HTMLElement | null, rest: HTMLElement | null}}
  */
 export function figures({ columns, sides }, at) {
-  const known = columns.filter(({ key }) => sides.some((side) => isKnown(side, key, at)));
-  if (!known.length) return null;
-  const sorted = known.toSorted((a, b) => importance(a) - importance(b));
+  const known = columns
+    .filter(({ key }) => sides.some((side) => isKnown(side, key, at)))
+    .toSorted((a, b) => importance(a) - importance(b));
+  if (!known.length) return { table: null, rest: null };
+  const others = known.slice(MOST_FIRST);
+  const caption = message("Figures of both responses");
+  const table = figureTable(caption, known.slice(0, MOST_FIRST), sides, at);
+  if (!others.length) return { table, rest: null };
+  const more = moreFigures(others.length);
+  const rest = el(
+    "details",
+    { class: "all-figures" },
+    el("summary", {}, more),
+    figureTable(more, others, sides, at),
+  );
+  return { table, rest };
+}
+
+/** @param {string} caption @param {ColumnData[]} columns @param {Side[]} sides @param {number} at */
+function figureTable(caption, columns, sides, at) {
   const heads = sides.map(({ name }) => el("th", { scope: "col", dir: "auto" }, name));
   return el(
     "table",
     { class: "figures-of-both" },
-    el("caption", {}, message("Figures of both responses")),
+    el("caption", {}, caption),
     el("thead", {}, el("tr", {}, el("th", { scope: "col" }, message("Figure")), ...heads)),
-    el("tbody", {}, ...sorted.map((column) => figureRow(column, sides, at))),
+    el("tbody", {}, ...columns.map((column) => figureRow(column, sides, at))),
   );
 }
 

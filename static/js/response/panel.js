@@ -198,7 +198,7 @@ export class Panel {
     );
     const holder = el("section", { class: "token-view", "aria-label": message("Tokens") });
     const { above, below } = data.compared
-      ? { above: [ends(data.compared, data, at), figures(data.compared, at)], below: null }
+      ? aroundBoth(data.compared, { data, at })
       : this.aroundTexts({ data, at }, shortTruth, text);
     const parts = [
       this.head({ data, at }, text),
@@ -414,6 +414,16 @@ export class Panel {
     const own = { data: tokens, n, turns: data.conversation?.[n] ?? [], side, name };
     this.tokenViews.push(new TokenView(root, own, { address: this.address, tip: this.tip }));
   }
+}
+
+/**
+ * Returns what stands above the texts of both responses of a comparison, and below them.
+ * @param {import("../shared/types.d.ts").Compared} compared
+ * @param {Located} located
+ */
+function aroundBoth(compared, { data, at }) {
+  const { table, rest } = figures(compared, at);
+  return { above: [ends(compared, data, at), table], below: rest };
 }
 
 /** @param {string} words */

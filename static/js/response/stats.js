@@ -95,8 +95,8 @@ export function importance({ key }) {
   return FIRST.includes(key) ? FIRST.indexOf(key) : FIRST.length;
 }
 
-/** @param {number} count */
-function moreFigures(count) {
+/** Returns the name of folded figures. @param {number} count */
+export function moreFigures(count) {
   return plural("{count} more figure", "{count} more figures", count, { count });
 }
 
