@@ -180,5 +180,6 @@ def _pages(outcome: Outcome, options: CompareOptions, form: Form) -> ComparisonP
         encode=form.encode,
         one_file=form.one_file,
         shown=len(outcome.flips),  # all prompts that were won or lost
+        with_tokens=len(outcome.flips),
         charts=drawn(comparison_charts(outcome), options.language),
     )

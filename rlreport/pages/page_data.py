@@ -124,6 +124,23 @@ class TitlesData(TypedDict):
     other: NotRequired[str]
 
 
+class SideData(TypedDict):
+    """The responses of one run to the prompts of a comparison."""
+
+    key: str
+    name: str
+    values: dict[str, Numbers]
+    answers: dict[str, str]
+
+
+class SidesData(TypedDict):
+    """What the panel of a comparison shows of both responses to each prompt."""
+
+    columns: list[ColumnData]
+    sides: list[SideData]
+    tokens: list[int]
+
+
 class PanelData(TypedDict):
     """Responses as the response panel shows them, with their conversations, groups and branches."""
 
@@ -165,6 +182,7 @@ class RowsData(PanelData):
     presets: NotRequired[list[PresetData]]
     advantage: NotRequired[Literal["logged"]]
     titles: NotRequired[TitlesData]
+    compared: NotRequired[SidesData]
 
 
 class RunListData(TypedDict):

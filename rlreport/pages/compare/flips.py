@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rlreport.columns import STEP
 from rlreport.comparison.labels import Labels
 from rlreport.comparison.outcome import Flip, Outcome
 from rlreport.comparison.words import signed
@@ -19,7 +20,7 @@ from rlreport.pages.table import (
     name_cell,
     table,
 )
-from rlreport.text.messages import figure, format_message, message, translatable
+from rlreport.text.messages import Joined, figure, message, plural, translatable
 from rlreport.text.numbers import MISSING
 
 # Maximum characters of each prompt and response on a comparison's page, which has hundreds
@@ -27,16 +28,24 @@ MAX_CHARACTERS = 20_000
 # Characters of a response's end, which the list shows. Twin of that in
 # static/js/list/text-parts.js
 END_CHARS = 110
+_LAST = MAX_CHARACTERS // 4  # characters that are kept of the end of a longer one
 
 _NUMBER = ColumnView(
     "n", "#", help=message("the clearest difference first"), written="count"
 )
+_REWARD_TERM = STEP["reward_mean"].term
 _DELTA = ColumnView(
     "delta",
     message("Difference"),
     help=message("NEW − BASE, mean rewards of the window"),
+    term=_REWARD_TERM,
 )
-_REWARD = ColumnView("", "", help=message("mean reward of the prompt in the window"))
+_REWARD = ColumnView(
+    "",
+    "",
+    help=message("mean reward of the prompt in the window"),
+    term=_REWARD_TERM,
+)
 _NEAREST = message("the response whose reward is nearest to the prompt's mean")
 # Changes of ``Comparison.prompt_changes`` that a row of the list names
 _BADGES = {
@@ -113,12 +122,12 @@ def _prompt(flip: Flip) -> str:
 
 
 def _cut(text: str) -> str:
-    if len(text) <= MAX_CHARACTERS:
+    """Cut the middle of a long text: its end has the answer."""
+    left = len(text) - MAX_CHARACTERS
+    if left <= 0:
         return text
-    places = {"text": text[:MAX_CHARACTERS], "some": MAX_CHARACTERS, "all": len(text)}
-    return format_message(
-        "{text}… (first {some:count} of {all:count} characters)", places
-    )
+    cut = plural("[{count} character left out]", "[{count} characters left out]", left)
+    return Joined("\n", [text[: MAX_CHARACTERS - _LAST], cut, text[-_LAST:]])
 
 
 def pair_of(flip: Flip) -> Pair:

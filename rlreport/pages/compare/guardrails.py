@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from rlreport.columns import RESPONSE, STEP
+from rlreport.columns import RESPONSE, STEP, Column
+from rlreport.comparison.data_file import PART, TRAINER
 from rlreport.comparison.guardrail_words import (
     guardrail_level,
     guardrail_name,
@@ -10,6 +11,7 @@ from rlreport.comparison.guardrail_words import (
 )
 from rlreport.comparison.guardrails import Guardrail
 from rlreport.comparison.outcome import Outcome
+from rlreport.definitions import NO_SIGNAL, REWARD_PART, defined, terms_of_roles
 from rlreport.pages.compare.heads import (
     DIFFERENCE,
     INTERVAL,
@@ -27,6 +29,17 @@ from rlreport.pages.table import (
 from rlreport.text.messages import message
 
 _MEANS = ColumnView("", "", help=message("mean of the prompts' means in the window"))
+
+
+# Id of a guardrail without a column of its own name -> its definition
+_TERMS = {
+    "cut_off": terms_of_roles()["truncated"],
+    "duplicates": STEP["duplicate_rate"].term,
+    "all_wrong_groups": NO_SIGNAL,
+    "all_right_groups": NO_SIGNAL,
+    "pass_at_k": STEP["pass_at_k"].term,
+    "mismatch": STEP["mismatch_k3"].term,
+}
 
 
 def guardrails_table(outcome: Outcome) -> TableView:
@@ -48,15 +61,33 @@ def guardrails_table(outcome: Outcome) -> TableView:
         message("Guardrails"),
         columns,
         ids=[guardrail.id for guardrail in guardrails],
+        terms=[_term(guardrail) for guardrail in guardrails],
         note=guardrails_note(comparison),
     )
 
 
-def _guardrail_label(guardrail: Guardrail) -> str:
-    name = guardrail_name(guardrail)
+def _column_of(guardrail: Guardrail) -> Column | None:
+    """Return the column of the figure, None for one that the report does not compute."""
     # Its values are means, as those of steps.
     name_of_mean = f"{guardrail.column.removesuffix('_mean')}_mean"
-    column = STEP.get(name_of_mean) or RESPONSE.get(guardrail.column)
+    return STEP.get(name_of_mean) or RESPONSE.get(guardrail.column)
+
+
+def _term(guardrail: Guardrail) -> str:
+    """Return the definition of the figure, "" without one."""
+    if guardrail.column.startswith(PART):
+        return REWARD_PART
+    if guardrail.column.startswith(TRAINER):
+        return terms_of_roles().get(guardrail.column.removeprefix(TRAINER), "")
+    if guardrail.id in _TERMS:
+        return _TERMS[guardrail.id]
+    column = _column_of(guardrail)
+    return column.term if column and column.term in defined() else ""
+
+
+def _guardrail_label(guardrail: Guardrail) -> str:
+    name = guardrail_name(guardrail)
+    column = _column_of(guardrail)
     if column is None or not column.unit:
         return name
     return message("{name} ({unit})", name=name, unit=column.unit)

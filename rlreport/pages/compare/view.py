@@ -102,9 +102,21 @@ class ComparisonView:
 
 
 def comparison_view(
-    outcome: Outcome, charts: Sequence[Chart], shown: int, language: Language
+    outcome: Outcome,
+    charts: Sequence[Chart],
+    shown: int,
+    with_tokens: Sequence[int],
+    language: Language,
 ) -> ComparisonView:
-    """Return what the page shows; ``shown``: maximum number of prompts won or lost."""
+    """Return what the page shows.
+
+    Args:
+        outcome: the comparison.
+        charts: of both runs.
+        shown: maximum number of prompts won or lost.
+        with_tokens: numbers of those, from 1, whose tokens are kept.
+        language: of the texts of drawings.
+    """
     flips = outcome.flips[:shown]
     against = caveats(outcome)
     return ComparisonView(
@@ -125,10 +137,10 @@ def comparison_view(
         findings=_changed_findings(outcome),
         findings_note=findings_note(outcome),
         flips=flips_table(flips, outcome) if flips else None,
-        data=rows_data(flips, outcome),
+        data=rows_data(flips, outcome, with_tokens),
         ngrams=ngrams_table(outcome),
         tokens=tokens_table(outcome),
-        left_out=_left_out(outcome, shown),
+        left_out=_left_out(outcome, shown, len(with_tokens)),
         pairs=[
             pair_of(flip)
             for flip in flips
@@ -173,10 +185,10 @@ def _title(finding: ToldFinding, outcome: Outcome) -> str:
     return finding.title or finding.id
 
 
-def _left_out(outcome: Outcome, shown: int) -> list[str]:
-    """Return sentences on the texts and prompts that the page does not show.
+def _left_out(outcome: Outcome, shown: int, with_tokens: int) -> list[str]:
+    """Return sentences on the texts, prompts and tokens that the page does not show.
 
-    ``shown``: maximum number of prompts won or lost.
+    ``shown``: maximum number of prompts won or lost; ``with_tokens``: how many have tokens.
     """
     sentences = []
     texts = texts_note(outcome)
@@ -189,6 +201,14 @@ def _left_out(outcome: Outcome, shown: int) -> list[str]:
             all=len(outcome.flips),
         )
         sentences.append(some)
+    listed = min(shown, len(outcome.flips))
+    if with_tokens < listed and any(pair.size for pair in outcome.token_pairs):
+        tokens = message(
+            "Token values are included for {some:count} of {all:count} prompts won or lost.",
+            some=with_tokens,
+            all=listed,
+        )
+        sentences.append(tokens)
     return sentences
 
 

@@ -47,7 +47,7 @@ export function mountStepList(root, section, data, { address, signal }) {
     const r = i === null ? null : data.n[i];
     // Replace, don't push: Back should close the panel, not replay every response.
     const replace = address.get("r") !== null && i !== null;
-    address.set({ r, token: null, turn: null, quote: null }, { push: !replace });
+    address.set({ r, token: null, side: null, turn: null, quote: null }, { push: !replace });
   };
   const view = new TableView(section, read, {
     open,

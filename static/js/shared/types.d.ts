@@ -17,6 +17,8 @@ export type {
   RunData,
   RunListData,
   SideMapData,
+  SideData as Side,
+  SidesData as Compared,
   StepTextsData as StepTexts,
   PromptTokens,
   TokensHeader,
