@@ -79,9 +79,9 @@ def family_table(
 ) -> TableView | None:
     """Return a table of settings and outcomes, a row a configuration, that readers can sort.
 
-    Columns: name, settings that differ (KEYS_SHOWN of them are visible, the others can be selected),
-    the number of runs where a row has several, verdicts, best and last validation (the reward where
-    no two rows have a validation, and beside it where some have none), and the first step of harm.
+    Columns: name, settings that differ (KEYS_SHOWN of them are visible, others can be selected), the
+    number of runs where a row has several, verdicts, best and last validation (the reward where no
+    two rows have a validation, and beside it where some have none), and the first step of harm.
 
     Args:
         rows: the configurations, in the order in which they are shown.

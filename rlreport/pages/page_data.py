@@ -269,3 +269,18 @@ class PromptMapData(TypedDict):
     gap: int
     row: int
     address: str
+
+
+class IndexMetricData(TypedDict):
+    """A metric of the runs of an index; its lists have a value for each row of the list."""
+
+    key: str
+    label: str
+    headers: list[str]
+    unit: str
+    written: NumberKind
+    first: Numbers
+    best: Numbers
+    last: Numbers
+    percentages: list[bool]
+    paths: list[str]
