@@ -40,13 +40,15 @@ class Loss:
     """What NEW loses, and what a comparison should say of it."""
 
     name: str
-    unmarked: float = 0.0  # share of the marked answers that lose their mark, and their reward
-    cut: float = 0.0  # share of the whole responses that are cut off, and lose their reward
+    # Shares of responses that lose the answer's mark or their end, and with it their reward
+    unmarked: float = 0.0
+    cut: float = 0.0
     environment: str = ""  # whose prompts lose ``points``
     is_middle: bool = False  # whether prompts of middle difficulty lose them
     points: float = 0.0
-    main: str = ""  # the property that has to be named, "" for none
-    task: str = ""  # the environment or difficulty that has to be called worse, "" for none
+    # What has to be said, "" for nothing: a property named, an environment or difficulty worse
+    main: str = ""
+    task: str = ""
 
 
 NO_LOSS = Loss("nothing")
@@ -165,10 +167,8 @@ def said(ends: Comparison) -> set[str]:
     why = ends.decomposition
     if why.main or why.main_part:
         parts.add("main")
-    for one in why.properties:
-        if one.p <= 1 - LEVEL:
-            parts.add("property")
-            parts.add("worse: property" if one.part < 0 else "better: property")
+    if any(one.p <= 1 - LEVEL for one in why.properties):
+        parts.add("property")
     for table in ("environments", "difficulties"):
         for task in getattr(ends.tasks, table):
             if task.level in ("better", "worse"):
@@ -189,7 +189,6 @@ SAID = {
     "a guardrail worse": "worse: guardrail",
     "a property named": "main",
     "a property's share changed": "property",
-    "… and NEW lost by it": "worse: property",
     "an environment differs": "environments",
     "a difficulty differs": "difficulties",
     "a prompt improved or regressed": "prompts",
@@ -199,19 +198,25 @@ SAID = {
 
 
 def null_table(designs: dict[str, Callable[[int], _Pair]], pairs: int) -> bool:
-    """Print how often equal runs are told apart; return whether it is seldom enough."""
-    print(f"| {pairs:,} null pairs | " + " | ".join(designs) + " |")
-    print("| --- |" + " ---: |" * len(designs))
-    counts: dict[str, Counter[str]] = {}
-    for name, design in designs.items():
-        counts[name] = Counter()
-        for seed in range(pairs):
-            counts[name].update(said(compare_runs(*design(seed))))
-    for what, part in SAID.items():
-        rates = [counts[name][part] / pairs for name in designs]
-        print(f"| {what} | " + " | ".join(f"{rate:.1%}" for rate in rates) + " |")
-    parts = SAID.values()
-    return all(counts[n][part] <= MOST_FALSE * pairs for n in designs for part in parts)
+    """Print how often equal runs are told apart; return whether it is seldom enough.
+
+    There are ``pairs`` null pairs of the first design, and half as many of each other one.
+    """
+    rates: dict[str, list[float]] = {what: [] for what in SAID}
+    heads = []
+    for number, (name, design) in enumerate(designs.items()):
+        count = pairs if number == 0 else max(1, pairs // 2)
+        heads.append(f"{name} ({count:,})")
+        parts: Counter[str] = Counter()
+        for seed in range(count):
+            parts.update(said(compare_runs(*design(seed))))
+        for what, part in SAID.items():
+            rates[what].append(parts[part] / count)
+    print("| null pairs | " + " | ".join(heads) + " |")
+    print("| --- |" + " ---: |" * len(heads))
+    for what, row in rates.items():
+        print(f"| {what} | " + " | ".join(f"{rate:.1%}" for rate in row) + " |")
+    return max(map(max, rates.values())) <= MOST_FALSE
 
 
 def planted_table(pairs: int) -> None:
@@ -231,8 +236,8 @@ def planted_table(pairs: int) -> None:
             effects.append(ends.effect.value)
             named = names(ends, loss)
             wanted = loss.main or loss.task
-            is_named += wanted in named
-            is_wrong += bool(named - {wanted})
+            is_named += wanted in named[:1]
+            is_wrong += bool(set(named) - {wanted})
             estimates.append(estimate(ends, loss))
             truths.append(truth(seed, loss))
         errors = np.array(estimates) - np.array(truths)
@@ -248,13 +253,14 @@ def planted_table(pairs: int) -> None:
         print(f"| {loss.name} | " + " | ".join(figures) + " |", flush=True)
 
 
-def names(ends: Comparison, loss: Loss) -> set[str]:
-    """Return the property that is named; of losses of tasks, the tasks of its table called worse."""
+def names(ends: Comparison, loss: Loss) -> list[str]:
+    """Return the property that is named or, if tasks lose, those called worse, the worst first."""
     if loss.main:
         main = ends.decomposition.main
-        return {main.id} if main else set()
+        return [main.id] if main else []
     tasks = ends.tasks.environments if loss.environment else ends.tasks.difficulties
-    return {task.name for task in tasks if task.level == "worse"}
+    worst_first = sorted(tasks, key=lambda task: task.effect.value)
+    return [task.name for task in worst_first if task.level == "worse"]
 
 
 def estimate(ends: Comparison, loss: Loss) -> float:
