@@ -42,6 +42,7 @@ from rlreport.comparison.tasks import (
 )
 from rlreport.errors import UsageError
 from rlreport.figures.ragged import Floats, Ints
+from rlreport.figures.rounding import rounded
 from rlreport.summarise.steps import most_common, rounded_columns
 from rlreport.text.clean import number_as_text
 
@@ -218,6 +219,18 @@ class Comparison:
             return "worse"
         return "better" if self.effect.low > 0 else "no_evidence"
 
+    @cached_property
+    def reward_means(self) -> tuple[float, float]:
+        """Mean rewards of BASE and of NEW over the compared prompts; they differ by ``effect``."""
+        runs = [frame.groupby("pair")["reward"].mean() for frame in self.inside]
+        # A row per prompt, a column per run
+        means = pd.concat(runs, axis=1)
+        if self.effect.paired:
+            means = means.dropna()
+        base = means.iloc[:, : self.base_count].mean(axis=1).mean()
+        new = means.iloc[:, self.base_count :].mean(axis=1).mean()
+        return rounded(base), rounded(new)
+
     @property
     def first_runs(self) -> tuple[pd.DataFrame, pd.DataFrame]:
         """Responses of the first BASE run, and of the first NEW run, at all steps."""
@@ -261,7 +274,7 @@ class Comparison:
     @cached_property
     def tasks(self) -> Tasks:
         """The reward's difference by environment and by difficulty of prompts."""
-        return tasks_of(self.inside, self.base_count, paired=self.effect.paired)
+        return tasks_of(self.inside, self.base_count, self.effect)
 
     @cached_property
     def prompt_changes(self) -> pd.DataFrame:
