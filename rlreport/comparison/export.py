@@ -9,7 +9,7 @@ import pandas as pd
 
 from rlreport import __version__
 from rlreport.check.finding import Finding
-from rlreport.comparison.compare import Guardrail
+from rlreport.comparison.guardrails import Guardrail
 from rlreport.comparison.headline import sentence
 from rlreport.comparison.outcome import Flip, Outcome, prompt_numbers
 from rlreport.comparison.saved import ResponseId

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from rlreport.comparison.compare import (
-    GUARDRAILS,
-    OF_WHOLE_TEXTS,
-    Comparison,
-    Guardrail,
-)
+from rlreport.comparison.compare import Comparison
 from rlreport.comparison.data_file import PART, TRAINER
+from rlreport.comparison.guardrails import GUARDRAILS, OF_WHOLE_TEXTS, Guardrail
 from rlreport.comparison.outcome import Outcome
 from rlreport.comparison.words import check_name
 from rlreport.text.messages import (

@@ -28,8 +28,8 @@ REASONS = {
         "The curve of the difference covers common steps only."
     ),
     "no_band": translatable(
-        "The difference has no band at steps with fewer than three prompts or with one value, as its "
-        "variation there is unknown."
+        "The difference has no band at steps with fewer than three prompts or with one value, as "
+        "its variation there is unknown."
     ),
     "few_common_prompts": translatable(
         "Fewer than 30% of the smallest run's prompts are in all runs, so the runs are compared "

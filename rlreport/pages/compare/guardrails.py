@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from rlreport.columns import RESPONSE, STEP
-from rlreport.comparison.compare import Guardrail
 from rlreport.comparison.guardrail_words import (
     guardrail_level,
     guardrail_name,
     guardrails_note,
 )
+from rlreport.comparison.guardrails import Guardrail
 from rlreport.comparison.outcome import Outcome
 from rlreport.pages.table import (
     Columns,

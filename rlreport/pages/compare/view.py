@@ -19,6 +19,7 @@ from rlreport.comparison.remarks import (
     texts_note,
 )
 from rlreport.comparison.run import ComparedRun, settings_that_differ
+from rlreport.comparison.why import why
 from rlreport.comparison.words import check_name, run_verdict
 from rlreport.draw.chart import Chart
 from rlreport.pages.compare.flips import Pair, flips_table, pair_of
@@ -67,6 +68,7 @@ class ComparisonView:
 
     level: str
     sentence: str
+    why: str  # what the difference goes with, or ""
     changed: str  # the settings that differ, "" if the sentence names the only one
     course: str
     against: str  # caveats
@@ -101,6 +103,7 @@ def comparison_view(
     return ComparisonView(
         level=_severity(outcome, against),
         sentence=sentence(outcome),
+        why=why(outcome),
         changed=changed(outcome),
         course=learning(outcome),
         against=against,
