@@ -66,7 +66,7 @@ class ComparisonReport:
 
     @property
     def notes(self) -> list[str]:
-        """Settings that differ, what the difference goes with, learning speed, limits of evidence."""
+        """Settings that differ, what the difference goes with, speed, and limits of evidence."""
         remarks = [
             changed(self.outcome),
             why(self.outcome),
