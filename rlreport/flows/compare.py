@@ -175,13 +175,6 @@ def _pages(outcome: Outcome, options: CompareOptions, form: Form) -> ComparisonP
     """Return the pages of a comparison with all details, before they are fitted in a size."""
     labels = outcome.labels
     title = message("{new} against {base}", new=labels.new, base=labels.against)
-    comparison = outcome.comparison
-    charts = comparison_charts(
-        comparison.windows.common.astype(float),  # the steps of the curves
-        *comparison.curves,  # of BASE and of NEW
-        comparison.band,
-        comparison.paths,
-    )
     return ComparisonPages(
         outcome=outcome,
         title=options.title or options.language.of(title),
@@ -189,5 +182,6 @@ def _pages(outcome: Outcome, options: CompareOptions, form: Form) -> ComparisonP
         encode=form.encode,
         one_file=form.one_file,
         shown=len(outcome.flips),  # all prompts that were won or lost
-        charts=drawn(charts, options.language),
+        with_tokens=len(outcome.flips),
+        charts=drawn(comparison_charts(outcome), options.language),
     )

@@ -10,7 +10,7 @@ from rlreport.check.finding import Severity, ToldFinding
 from rlreport.comparison.guardrail_words import caveats
 from rlreport.comparison.headline import changed, sentence
 from rlreport.comparison.learning import learning
-from rlreport.comparison.outcome import Outcome
+from rlreport.comparison.outcome import Flip, Outcome
 from rlreport.comparison.remarks import (
     equal_kl,
     findings_note,
@@ -18,17 +18,21 @@ from rlreport.comparison.remarks import (
     notes,
     texts_note,
 )
-from rlreport.comparison.run import ComparedRun, settings_that_differ
+from rlreport.comparison.run import ComparedRun
 from rlreport.comparison.why import why
 from rlreport.comparison.words import check_name, run_verdict
 from rlreport.draw.chart import Chart
 from rlreport.pages.compare.flips import Pair, flips_table, pair_of
 from rlreport.pages.compare.guardrails import guardrails_table
 from rlreport.pages.compare.rows import rows_data
-from rlreport.pages.compare.settings import CARD, VERSIONS, settings_table
+from rlreport.pages.compare.settings import SettingsView, settings_view
+from rlreport.pages.compare.side_map import SideMapView, side_map_view
+from rlreport.pages.compare.tasks import task_tables
 from rlreport.pages.compare.texts import ngrams_table, tokens_table
+from rlreport.pages.compare.why import property_table, reward_parts_table
 from rlreport.pages.page_data import RowsData
 from rlreport.pages.table import TableView
+from rlreport.text.language import Language
 from rlreport.text.messages import message
 
 # Result of the comparison -> level of a verdict, whose colour the page uses for the result
@@ -63,72 +67,103 @@ class ChangedFindings(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class TasksView:
+    """For which tasks the rewards differ: the map of prompts, and tables."""
+
+    map: SideMapView | None
+    tables: list[TableView]
+
+
+@dataclass(frozen=True, slots=True)
 class ComparisonView:
     """What the page of a comparison shows; mail and Markdown show parts of it."""
 
     level: str
     sentence: str
-    why: str  # what the difference goes with, or ""
+    goes_with: str  # with what the difference goes, or ""
     changed: str  # the settings that differ, "" if the sentence names the only one
     course: str
     against: str  # caveats
     gate: str
     notes: list[str]
     runs: list[ComparedSide]
+    settings: SettingsView
     charts: list[Chart]
     equal_kl: str
+    why: list[TableView]  # parts of the difference
+    tasks: TasksView | None  # None if nothing can be said of tasks
     guardrails: TableView
     findings: list[ChangedFindings]
     findings_note: str
-    card: TableView | None
-    versions: TableView | None
-    flips: TableView
+    flips: TableView | None  # None without responses
     data: RowsData  # for scripts
-    prompts: (
-        bool  # whether responses are compared; else the next two tables are empty, too
-    )
-    ngrams: TableView
-    tokens: TableView
+    ngrams: TableView | None  # texts more frequent in NEW, None without any
+    tokens: TableView | None  # tokens of the KL, likewise
     left_out: list[str]
     pairs: list[Pair]
 
 
 def comparison_view(
-    outcome: Outcome, charts: Sequence[Chart], shown: int
+    outcome: Outcome,
+    charts: Sequence[Chart],
+    shown: int,
+    with_tokens: Sequence[int],
+    language: Language,
 ) -> ComparisonView:
-    """Return what the page shows; ``shown``: maximum number of prompts won or lost."""
+    """Return what the page shows.
+
+    Args:
+        outcome: the comparison.
+        charts: of both runs.
+        shown: maximum number of prompts won or lost.
+        with_tokens: numbers of those, from 1, whose tokens are kept.
+        language: of the texts of drawings.
+    """
     flips = outcome.flips[:shown]
     against = caveats(outcome)
-    card, versions = settings_that_differ(outcome.base, outcome.new)
     return ComparisonView(
         level=_severity(outcome, against),
         sentence=sentence(outcome),
-        why=why(outcome),
+        goes_with=why(outcome),
         changed=changed(outcome),
         course=learning(outcome),
         against=against,
         gate=gate_sentence(outcome),
         notes=notes(outcome),
         runs=[_compared_side(label, run) for label, run in outcome.runs],
+        settings=settings_view(outcome),
         charts=list(charts),
         equal_kl=equal_kl(outcome),
+        why=_not_none(property_table(outcome), reward_parts_table(outcome)),
+        tasks=_tasks(outcome, flips, language),
         guardrails=guardrails_table(outcome),
         findings=_changed_findings(outcome),
         findings_note=findings_note(outcome),
-        card=settings_table("card", CARD, card, redact=outcome.redact),
-        versions=settings_table("versions", VERSIONS, versions, redact=outcome.redact),
-        flips=flips_table(flips),
-        data=rows_data(flips, outcome),
-        prompts=not outcome.comparison.metrics_alone,
+        flips=flips_table(flips, outcome) if flips else None,
+        data=rows_data(flips, outcome, with_tokens),
         ngrams=ngrams_table(outcome),
         tokens=tokens_table(outcome),
-        left_out=_left_out(outcome, shown),
+        left_out=_left_out(outcome, shown, len(with_tokens)),
         pairs=[
             pair_of(flip)
             for flip in flips
             if flip.new_text is not None and flip.base_text is not None
         ],
     )
+
+
+def _not_none(*tables: TableView | None) -> list[TableView]:
+    return [table for table in tables if table is not None]
+
+
+def _tasks(
+    outcome: Outcome, flips: Sequence[Flip], language: Language
+) -> TasksView | None:
+    if outcome.comparison.metrics_alone:
+        return None
+    drawn = side_map_view(outcome, flips, language)
+    tables = task_tables(outcome)
+    return TasksView(drawn, tables) if drawn or tables else None
 
 
 def _compared_side(label: str, run: ComparedRun) -> ComparedSide:
@@ -153,10 +188,10 @@ def _title(finding: ToldFinding, outcome: Outcome) -> str:
     return finding.title or finding.id
 
 
-def _left_out(outcome: Outcome, shown: int) -> list[str]:
-    """Return sentences on the texts and prompts that the page does not show.
+def _left_out(outcome: Outcome, shown: int, with_tokens: int) -> list[str]:
+    """Return sentences on the texts, prompts and tokens that the page does not show.
 
-    ``shown``: maximum number of prompts won or lost.
+    ``shown``: maximum number of prompts won or lost; ``with_tokens``: how many have tokens.
     """
     sentences = []
     texts = texts_note(outcome)
@@ -169,6 +204,14 @@ def _left_out(outcome: Outcome, shown: int) -> list[str]:
             all=len(outcome.flips),
         )
         sentences.append(some)
+    listed = min(shown, len(outcome.flips))
+    if with_tokens < listed and any(pair.size for pair in outcome.token_pairs):
+        tokens = message(
+            "Token values are included for {some:count} of {all:count} prompts won or lost.",
+            some=with_tokens,
+            all=listed,
+        )
+        sentences.append(tokens)
     return sentences
 
 
