@@ -13,7 +13,7 @@ from rlreport.comparison.guardrail_words import caveats
 from rlreport.comparison.headline import changed, sentence
 from rlreport.comparison.learning import learning
 from rlreport.comparison.outcome import Gate, Outcome, outcome_of
-from rlreport.comparison.remarks import gate_sentence, notes
+from rlreport.comparison.remarks import gate_sentence, notes, prompts_note
 from rlreport.comparison.run import ComparedRun, of_logs, of_report
 from rlreport.comparison.saved import earlier_report, report_about, seeds_at
 from rlreport.comparison.why import why
@@ -70,6 +70,7 @@ class ComparisonReport:
         remarks = [
             changed(self.outcome),
             why(self.outcome),
+            prompts_note(self.outcome),
             learning(self.outcome),
             caveats(self.outcome),
             *notes(self.outcome),
