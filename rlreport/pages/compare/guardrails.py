@@ -14,6 +14,7 @@ from rlreport.pages.table import (
     TableView,
     attribute_columns,
     table,
+    with_terms,
 )
 from rlreport.text.messages import message
 
@@ -67,14 +68,14 @@ def guardrails_table(outcome: Outcome) -> TableView:
     columns[_EFFECT] = [effect.value for effect in effects]
     columns |= attribute_columns(effects, _INTERVAL)
     columns[_SHOWS] = [words.guardrail_level(g, comparison) for g in guardrails]
-    return table(
+    view = table(
         "guardrails",
         message("Guardrails"),
         columns,
         ids=[guardrail.id for guardrail in guardrails],
-        terms=[_term(guardrail) for guardrail in guardrails],
         note=words.guardrails_note(comparison),
     )
+    return with_terms(view, map(_term, guardrails))
 
 
 def _column_of(guardrail: Guardrail) -> Column | None:
