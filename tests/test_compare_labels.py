@@ -35,11 +35,7 @@ def test_the_only_setting_that_differs_names_both_sides():
     new = run_named("b", group_size="4", lr="1e-6", output_dir="b")
     found = labels_of([base], [new])
     assert (found.base, found.new) == ("group_size 8", "group_size 4")
-    assert (found.setting, found.base_value, found.new_value) == (
-        "group_size",
-        "8",
-        "4",
-    )
+    assert (found.setting, found.against) == ("group_size", "8")
 
 
 def test_of_several_settings_none_names_the_sides():
@@ -71,7 +67,9 @@ def test_a_setting_that_differs_within_a_side_is_no_change():
 
 def test_a_setting_that_a_run_lacks_is_not_set():
     base = run_named(lr="1")
-    assert labels(base, run_named(lr="1", beta="0.1")) == ("beta not set", "beta 0.1")
+    found = labels_of([base], [run_named(lr="1", beta="0.1")])
+    assert (found.base, found.new) == ("beta not set", "beta 0.1")
+    assert found.against == "beta not set"
 
 
 def test_several_runs_are_called_by_what_their_names_share():

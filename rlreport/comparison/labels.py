@@ -1,4 +1,4 @@
-"""What the sides of a comparison are called: by the setting that differs, or by their runs' names."""
+"""What the sides of a comparison are called: a setting that differs, or their runs' names."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
-from os.path import commonprefix
 
 from rlreport.about.card import redacted_text
 from rlreport.comparison.run import ComparedRun, Difference, settings_that_differ
@@ -27,15 +26,19 @@ _LEFT_TO_RIGHT_MARK = "\u200e"
 class Labels:
     """Names of the sides, as one line each; they differ.
 
-    If a single setting differs, ``base`` is such as "group_size 8", ``setting`` is "group_size" and
-    ``base_value`` is "8". Otherwise the runs' names are used and ``setting`` is None.
+    If a single setting differs, ``base`` is such as "group_size 8" and ``setting`` is "group_size".
+    Otherwise the runs' names are used and ``setting`` is None.
     """
 
     base: str
     new: str
     setting: str | None = None
-    base_value: str = ""
-    new_value: str = ""
+    base_value: str = ""  # such as "8"; "" if the setting is not set in BASE
+
+    @property
+    def against(self) -> str:
+        """BASE's name after that of NEW: "8" in "group_size 4 is worse than 8"."""
+        return self.base_value or self.base
 
 
 def labels_of(
@@ -51,8 +54,7 @@ def labels_of(
                 base=_with_value(setting, base_value),
                 new=_with_value(setting, new_value),
                 setting=setting,
-                base_value=base_value,
-                new_value=new_value,
+                base_value="" if changed[0].base is None else base_value,
             )
     base, new = _told_apart(_side_name(bases), _side_name(news), LONGEST)
     return Labels(base, new)
@@ -77,11 +79,11 @@ def changed_settings(
 
 def values_of(setting: Difference, *, redact: bool) -> tuple[str, str]:
     """Return a setting's values in BASE and in NEW as short texts that differ if the values do."""
-    texts = []
-    for value in (setting.base, setting.new):
-        is_private = redact and value is not None
-        texts.append(redacted_text(setting.key, value) if is_private else value)
-    base, new = texts
+    base = setting.base
+    new = setting.new
+    if redact:
+        base = None if base is None else redacted_text(setting.key, base)
+        new = None if new is None else redacted_text(setting.key, new)
     if base is not None and new is not None:
         if base == new:
             return shortened(base, LONGEST_VALUE), shortened(new, LONGEST_VALUE)
@@ -140,7 +142,7 @@ def _told_apart(base: str, new: str, longest: int) -> tuple[str, str]:
             f"{_in_direction(shortened(new, longest))} (NEW)".lstrip(),
         )
     # What both begin with is left out where a text is too long, up to the end of a word.
-    first_difference = len(commonprefix([base, new]))
+    first_difference = _shared_beginning(base, new)
     start = max(0, first_difference - _KEPT)
     word_end = _WORD_END.search(base, start, first_difference)
     if word_end and start:
@@ -149,6 +151,12 @@ def _told_apart(base: str, new: str, longest: int) -> tuple[str, str]:
         _in_direction(_cut(base, start, longest)),
         _in_direction(_cut(new, start, longest)),
     )
+
+
+def _shared_beginning(one: str, other: str) -> int:
+    """Return with how many characters both texts begin."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((i for i, (a, b) in pairs if a != b), min(len(one), len(other)))
 
 
 def _as_line(text: str) -> str:

@@ -14,12 +14,8 @@ import pandas as pd
 
 from rlreport.check.finding import ToldFinding
 from rlreport.check.windows import log_odds_z, share_z
-from rlreport.comparison.compare import (
-    NEVER_BETTER,
-    Comparison,
-    Guardrail,
-    compare_runs,
-)
+from rlreport.comparison.compare import Comparison, compare_runs
+from rlreport.comparison.guardrails import NEVER_BETTER, Guardrail
 from rlreport.comparison.labels import Labels, labels_of
 from rlreport.comparison.pair_tokens import TokenPair, token_pairs
 from rlreport.comparison.run import ComparedRun

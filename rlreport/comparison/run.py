@@ -39,7 +39,7 @@ _TRAINING = re.compile(
 )
 
 # Values of a setting that count as if it were missing
-_UNSET = {None, "null", "None", "", "False", "false"}
+UNSET = {None, "null", "None", "", "False", "false"}
 
 CUT = "cut_texts"  # Id of the note that the logger cuts texts
 
@@ -64,6 +64,7 @@ class ComparedRun:
     # id -> finding (detected problem), a warning or critical
     findings: Mapping[str, ToldFinding]
     texts: Texts
+    notes: int = 0  # number of findings that are notes, neither warnings nor critical
     # whether it was read from logs, so that all texts are available
     from_logs: bool = False
     rollouts: TokenReader = _no_tokens
@@ -116,6 +117,7 @@ def of_logs(  # noqa: PLR0917
         lead=verdict.lead,
         findings=findings,
         texts=_text_reader(rollouts, tables),
+        notes=len(verdict.findings) - len(findings),
         from_logs=True,
         rollouts=_token_reader(rollouts, tables),
         tokens=_token_shares(tables) if len(tables.tokens) else None,
@@ -191,6 +193,7 @@ def of_report(report: EarlierReport, pair_by: str) -> ComparedRun:
         lead=_text(lead.get("id")) if lead else None,
         findings={finding.id: finding for finding in findings},
         texts=report.texts,
+        notes=sum(finding.get("severity") == "info" for finding in all_findings),
         rollouts=report.rollouts,
         tokens=report.tokens(),
         facts=facts | card_texts(section(section(about, "card"), "entries")),
@@ -276,7 +279,7 @@ def settings_that_differ(
         else:
             others.append(setting)
     # False sorts before True.
-    relevant.sort(key=lambda setting: not _affects_training(setting.key))
+    relevant.sort(key=lambda setting: not affects_training(setting.key))
     return relevant, others
 
 
@@ -304,10 +307,11 @@ def _is_relevant(setting: Difference, *, both_configured: bool) -> bool:
         return setting.key in ("gamma", "lam")
     # If only one run has a configuration, all its settings differ. A setting that is missing in
     # one run and off in the other does not.
-    if not both_configured or {setting.base, setting.new} <= _UNSET:
+    if not both_configured or {setting.base, setting.new} <= UNSET:
         return False
-    return _affects_training(setting.key) or not BOOKKEEPING.search(setting.key)
+    return affects_training(setting.key) or not BOOKKEEPING.search(setting.key)
 
 
-def _affects_training(key: str) -> bool:
+def affects_training(key: str) -> bool:
+    """Return whether a setting's name is that of one that affects training."""
     return "version" not in key and bool(_TRAINING.search(key.lower()))

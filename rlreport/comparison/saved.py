@@ -50,7 +50,8 @@ SEEDS = "seeds"  # Name of a group whose runs are named by their seed alone
 _SEED = re.compile(r"(?:^|[-_. ])(?:seed[-_.= ]?|s)\d+(?=$|[-_. ])", re.IGNORECASE)
 # Matches names of package versions, paths, ids and other settings that do not affect training
 BOOKKEEPING = re.compile(
-    r"version|commit|host|(^|[._])(dir|path|name|run|id|project|entity|port)$|_(dir|id)$|"
+    r"version|commit|host|(^|[._])(do_)?(eval|test|val)(uation)?_(steps|strategy|freq\w*|interval|every)$|"
+    r"(^|[._])(dir|path|name|run|id|project|entity|port)$|_(dir|id)$|"
     r"(run|experiment)_name|wandb|logg|save|output|timestamp|device|num_workers|report_to|push_to"
 )
 

@@ -29,7 +29,8 @@ from rlreport.flows.build import build_report
 from rlreport.metrics.find import find_and_read
 from rlreport.options import BuildOptions
 from rlreport.pages.html import environment
-from rlreport.pages.index import Listed, grouped, reward_chart, runs_view
+from rlreport.pages.index import runs_view
+from rlreport.pages.index_rows import IndexRun, Listed, index_run
 from rlreport.pages.page import RenderedPage
 from rlreport.pages.table import Shell
 from rlreport.read.listing import is_url
@@ -90,15 +91,16 @@ def build_index(
     sources = [
         source for source in dict.fromkeys(found) if source.path.resolve() != target
     ]
-    listed = [_entry(source, target.parent) for source in sources]
+    # One at a time, as the data of a report may be large.
+    listed = [index_run(_entry(source, target.parent), language) for source in sources]
     # Some broken reports are listed as such, but a page of nothing else would be of no use.
     if listed and all(report.is_unread for report in listed):
-        raise UsageError(f"{sources[0].path}: {listed[0].why}")
+        raise UsageError(f"{sources[0].path}: {listed[0].sentence}")
     title = title or language.of(message("Runs"))
     content = _document(listed, title, language)
     with publishing(out, FORMS["html"]) as path, path.open("wb") as file:
         file.writelines(content)
-    unread = [(report.place, report.why) for report in listed if report.is_unread]
+    unread = [(report.place, report.sentence) for report in listed if report.is_unread]
     return Index(out, len(listed), unread)
 
 
@@ -125,17 +127,15 @@ def _index_path(given: str | Path) -> Path:
 
 
 def _document(
-    listed: Sequence[Listed], title: str, language: Language
+    listed: Sequence[IndexRun], title: str, language: Language
 ) -> Iterator[bytes]:
     """Yield the parts of the page, an HTML file with everything in it."""
     shell = Shell(title=title, run=title, kind="runs")
-    groups = grouped(listed, language)
-    chart = reward_chart(groups)  # None with fewer than two runs
-    view = runs_view(groups, drawn([chart], language) if chart else [])
+    view = runs_view(listed, lambda charts: drawn(charts, language), language)
     template = environment(language).get_template("main/runs.html")
     html = template.render(view=language.of(view), shell=shell)
     page = encode_view(RenderedPage("index.html", "", title, html))
-    # Its only chart is a picture, so that it needs no script for charts.
+    # Its charts are pictures, so that it needs no script for charts.
     yield from assemble(shell, iter([page.content]), language=language, charts=False)
 
 

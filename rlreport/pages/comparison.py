@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from rlreport.comparison import words
 from rlreport.comparison.export import compare_json, prompts_table
+from rlreport.comparison.headline import headline, sentence
 from rlreport.comparison.outcome import Outcome
 from rlreport.draw.chart import Chart
 from rlreport.options import CompareOptions
@@ -52,7 +52,11 @@ class ComparisonPages(Maker):
     @property
     def view(self) -> ComparisonView:
         view = comparison_view(
-            self.outcome, self.charts, self.shown, list(self._tokens())
+            self.outcome,
+            self.charts,
+            self.shown,
+            list(self._tokens()),
+            self.options.language,
         )
         notes = [*view.notes, *self.options.set_by_texts]
         return self.options.language.of(replace(view, notes=notes))
@@ -93,7 +97,7 @@ class ComparisonPages(Maker):
             kind="compare",
             assets=files,
             csp=FOLDER_POLICY,
-            description=described(words.sentence(self.outcome), self.options.language),
+            description=described(sentence(self.outcome), self.options.language),
         )
 
     def pages(self) -> Iterator[EncodedPage]:
@@ -179,7 +183,7 @@ class ComparisonSummary:
 
     @property
     def headline(self) -> str:
-        return words.headline(self.pages.outcome)
+        return headline(self.pages.outcome)
 
     @cached_property
     def view(self) -> ComparisonView:

@@ -287,3 +287,31 @@ class PromptMapData(TypedDict):
     gap: int
     row: int
     address: str
+
+
+class SideMapData(TypedDict):
+    """The columns of the map of prompts × sides: ``script.side-map-data``."""
+
+    prompts: list[int]
+    names: list[str]
+    rows: list[int]
+    base: list[float | None]
+    new: list[float | None]
+    change: list[str]
+    words: dict[str, str]
+    sides: list[str]
+
+
+class IndexMetricData(TypedDict):
+    """A metric of the runs of an index; its lists have a value for each row of the list."""
+
+    key: str
+    label: str
+    headers: list[str]
+    unit: str
+    written: NumberKind
+    first: Numbers
+    best: Numbers
+    last: Numbers
+    percentages: list[bool]
+    paths: list[str]

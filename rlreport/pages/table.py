@@ -33,8 +33,9 @@ class ColumnView:
     key: str
     label: str
     unit: str = ""
-    # ``number``, ``text`` (clamped to two lines), ``flag``, ``link``, ``token`` (monospaced) or
-    # ``path`` (the cell's text is SVG path data in a box 100 × 24)
+    # ``number``, ``text`` (clamped to two lines), ``flag``, ``link``, ``token`` (monospaced),
+    # ``verdict`` (levels in their colours) or ``path`` (the cell's text is SVG path data in a box
+    # 100 × 24)
     kind: str = "number"
     help: str = ""  # one sentence shown on hover of the header
     hidden: bool = False  # whether the reader must select the column to see it
@@ -73,13 +74,23 @@ class ColumnView:
 Columns = dict[ColumnView, Iterable[Any]]
 
 
+class Tag(NamedTuple):
+    """A word in the colours of the level of a verdict."""
+
+    level: str  # such as "critical"; also the class of its element
+    text: str
+
+
 class Cell(NamedTuple):
     text: str  # displayed text
     value: float | str | None = None  # value to sort by, None sorts last
     exact: str = ""  # text on hover: the exact value, or why it is missing
     bar: int = 0  # length of a bar behind the number, in twentieths of the cell's width
     href: str | None = None  # address that the cell's text links to
-    note: str = ""  # muted text below the text, in a column of texts
+    note: str = ""  # muted text below the text, in a column of texts or links
+    # how the text ends, in a column of texts: it is shown, and what is before it (``text``) is not
+    end: str = ""
+    tags: tuple[Tag, ...] = ()  # what a cell of the kind ``verdict`` shows as its text
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 from rlreport.columns import RESPONSE, STEP, Column
-from rlreport.comparison import words
-from rlreport.comparison.compare import Guardrail
 from rlreport.comparison.data_file import PART, TRAINER
+from rlreport.comparison.guardrail_words import (
+    guardrail_level,
+    guardrail_name,
+    guardrails_note,
+)
+from rlreport.comparison.guardrails import Guardrail
 from rlreport.comparison.outcome import Outcome
 from rlreport.definitions import NO_SIGNAL, REWARD_PART, defined, terms_of_roles
+from rlreport.pages.compare.heads import (
+    DIFFERENCE,
+    INTERVAL,
+    RESULT,
+    interval_cells,
+    of_sides,
+)
 from rlreport.pages.table import (
     Columns,
     ColumnView,
@@ -18,29 +29,7 @@ from rlreport.pages.table import (
 )
 from rlreport.text.messages import message
 
-_MEAN = message("mean of the prompts' means in the window")
-_MEANS = (
-    ColumnView("base", message("BASE"), help=_MEAN),
-    ColumnView("new", message("NEW"), help=_MEAN),
-)
-_EFFECT = ColumnView(
-    "effect", message("Difference"), help=message("of the shared prompts, NEW − BASE")
-)
-_INTERVAL = (
-    ColumnView("low", message("Low"), help=message("lower end of the 95% interval")),
-    ColumnView("high", message("High"), help=message("upper end of the 95% interval")),
-    ColumnView(
-        "mde",
-        message("Minimum detectable effect"),
-        help=message("minimum effect detected with 80% power"),
-    ),
-)
-_SHOWS = ColumnView(
-    "level",
-    message("Result"),
-    kind="text",
-    help=message("with Holm's correction; ~ means no significant difference"),
-)
+_MEANS = ColumnView("", "", help=message("mean of the prompts' means in the window"))
 
 
 # Id of a guardrail without a column of its own name -> its definition
@@ -64,16 +53,16 @@ def guardrails_table(outcome: Outcome) -> TableView:
             _guardrail_label, guardrails
         )
     }
-    columns |= attribute_columns(guardrails, _MEANS)
-    columns[_EFFECT] = [effect.value for effect in effects]
-    columns |= attribute_columns(effects, _INTERVAL)
-    columns[_SHOWS] = [words.guardrail_level(g, comparison) for g in guardrails]
+    columns |= attribute_columns(guardrails, of_sides(_MEANS, outcome.labels))
+    columns[DIFFERENCE] = [effect.value for effect in effects]
+    columns[INTERVAL] = interval_cells(effects)
+    columns[RESULT] = [guardrail_level(g, comparison) for g in guardrails]
     view = table(
         "guardrails",
         message("Guardrails"),
         columns,
         ids=[guardrail.id for guardrail in guardrails],
-        note=words.guardrails_note(comparison),
+        note=guardrails_note(comparison),
     )
     return with_terms(view, map(_term, guardrails))
 
@@ -98,7 +87,7 @@ def _term(guardrail: Guardrail) -> str:
 
 
 def _guardrail_label(guardrail: Guardrail) -> str:
-    name = words.guardrail_name(guardrail)
+    name = guardrail_name(guardrail)
     column = _column_of(guardrail)
     if column is None or not column.unit:
         return name

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from rlreport.comparison.labels import Labels
 from rlreport.comparison.outcome import Flip, Outcome
-from rlreport.pages.compare.flips import FLIP_NUMBERS
+from rlreport.pages.compare.flips import flip_numbers
 from rlreport.pages.compare.sides import sides_data
 from rlreport.pages.page_data import RowsData
 from rlreport.text.messages import message
@@ -25,7 +25,7 @@ def rows_data(
         "step": "",
         "total": len(outcome.flips),
         "n": list(range(1, len(flips) + 1)),
-        "columns": [column.data() for column in FLIP_NUMBERS],
+        "columns": [column.data() for column in flip_numbers(outcome.labels)],
         "values": {
             "delta": [flip.delta for flip in flips],
             "base": [flip.base for flip in flips],

@@ -3,54 +3,61 @@
 from __future__ import annotations
 
 from rlreport.comparison.outcome import Outcome
+from rlreport.pages.compare.heads import of_sides
 from rlreport.pages.table import ColumnView, TableView, table
 from rlreport.text.messages import message
 
-_NGRAMS = (
-    ColumnView("ngram", message("Text"), kind="token"),
-    ColumnView("new_share", message("Responses of NEW"), written="share"),
-    ColumnView("base_share", message("Responses of BASE"), written="share"),
-    ColumnView(
-        "z",
-        "z",
-        help=message(
-            "significance of the difference of the shares, in standard errors"
-        ),
-    ),
+_TEXT = ColumnView("ngram", message("Text"), kind="token")
+_TOKEN = ColumnView("token", message("Token"), kind="token")
+_RESPONSES = ColumnView("share", message("Responses"), written="share")
+_KL = ColumnView("share", message("Share of KL"), written="share")
+_Z = ColumnView(
+    "z",
+    "z",
+    help=message("significance of the difference of the shares, in standard errors"),
 )
-_TOKENS = (
-    ColumnView("token", message("Token"), kind="token"),
-    ColumnView("new_share", message("Share of KL in NEW"), written="share"),
-    ColumnView("base_share", message("Share of KL in BASE"), written="share"),
-    ColumnView("change", message("Change"), message("points")),
-)
+_CHANGE = ColumnView("change", message("Change"), message("points"))
 
 
-def ngrams_table(outcome: Outcome) -> TableView:
-    """Return the table of texts more frequent in NEW; its note says in how many responses."""
+def ngrams_table(outcome: Outcome) -> TableView | None:
+    """Return the table of texts more frequent in NEW, None without any."""
+    ngrams = outcome.ngrams
+    if ngrams.empty:
+        return None
+    base_head, new_head = of_sides(_RESPONSES, outcome.labels)
     base, new = outcome.counted  # responses of each run
-    if base and new:
-        note = message(
+    return table(
+        "ngrams",
+        message("Texts more frequent in NEW"),
+        {
+            _TEXT: ngrams["ngram"].tolist(),
+            base_head: ngrams["base_share"].tolist(),
+            new_head: ngrams["new_share"].tolist(),
+            _Z: ngrams["z"].tolist(),
+        },
+        note=message(
             "Counted in {new:count} responses of NEW and {base:count} responses of BASE in the "
             "window.",
             new=new,
             base=base,
-        )
-    else:
-        note = message(
-            "Not counted: a report lacks the texts of the window, or --redact hides them."
-        )
-    columns = {column: outcome.ngrams[column.key].tolist() for column in _NGRAMS}
-    return table("ngrams", message("Texts more frequent in NEW"), columns, note=note)
-
-
-def tokens_table(outcome: Outcome) -> TableView:
-    """Return the table of tokens by share of the KL; an empty one says what it needs."""
-    # The change of a share is in percentage points.
-    tokens = outcome.tokens.assign(change=100 * outcome.tokens["change"])
-    note = message(
-        "Needs log-probabilities of both runs, from logs, a folder or a .zip, and no --redact."
+        ),
     )
-    caption = message("Tokens whose share of the KL changed most")
-    columns = {column: tokens[column.key].tolist() for column in _TOKENS}
-    return table("kl_tokens", caption, columns, note="" if len(tokens) else note)
+
+
+def tokens_table(outcome: Outcome) -> TableView | None:
+    """Return the table of tokens by share of the KL, None without any."""
+    tokens = outcome.tokens
+    if tokens.empty:
+        return None
+    base_head, new_head = of_sides(_KL, outcome.labels)
+    return table(
+        "kl_tokens",
+        message("Tokens whose share of the KL changed most"),
+        {
+            _TOKEN: tokens["token"].tolist(),
+            base_head: tokens["base_share"].tolist(),
+            new_head: tokens["new_share"].tolist(),
+            # The change of a share is in percentage points.
+            _CHANGE: (100 * tokens["change"]).tolist(),
+        },
+    )

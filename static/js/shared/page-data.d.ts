@@ -318,3 +318,29 @@ export interface PromptMapData {
   row: number;
   address: string;
 }
+
+/** The columns of the map of prompts × sides: `script.side-map-data`. */
+export interface SideMapData {
+  prompts: number[];
+  names: string[];
+  rows: number[];
+  base: (number | null)[];
+  new: (number | null)[];
+  change: string[];
+  words: Record<string, string>;
+  sides: string[];
+}
+
+/** A metric of the runs of an index; its lists have a value for each row of the list. */
+export interface IndexMetricData {
+  key: string;
+  label: string;
+  headers: string[];
+  unit: string;
+  written: "number" | "count" | "share";
+  first: (number | null)[];
+  best: (number | null)[];
+  last: (number | null)[];
+  percentages: boolean[];
+  paths: string[];
+}

@@ -16,6 +16,7 @@ export type {
   RowsData,
   RunData,
   RunListData,
+  SideMapData,
   SideData as Side,
   SidesData as Compared,
   StepTextsData as StepTexts,
