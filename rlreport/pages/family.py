@@ -27,7 +27,7 @@ from rlreport.text.numbers import MISSING
 KEYS_SHOWN = 8  # Number of columns of settings that are visible without being selected
 MOST_KEYS = 40  # Maximum number of columns of settings
 # Maximum number of cells of settings in a table, which limits the columns of one with many rows
-MOST_CELLS = 12_000
+MOST_CELLS = 6_000
 # Maximum number of characters of a setting's value
 LONGEST_VALUE = 200
 _MISSING_SETTING = message("not in the run's configuration")

@@ -21,6 +21,7 @@ import { mountToolbar } from "../list/toolbar.js";
 import { mountFilms } from "../prompts/film-figure.js";
 import { mountPromptMap } from "../prompts/map.js";
 import { mountPromptList } from "../prompts/prompt-list.js";
+import { mountSideMap } from "../prompts/side-map.js";
 import { keepPrompt } from "../response/same-prompt.js";
 import { copies } from "../shared/copy.js";
 import { readJson } from "../shared/dom.js";
@@ -73,6 +74,7 @@ export function mount(root, address) {
   mountStills(root, hooks);
   mountStrips(root, { steps: hooks.steps, open: hooks.openStep, tip: hooks.tip, signal });
   mountPromptMap(root, { address, tip: hooks.tip, signal });
+  mountSideMap(root, { open: hooks.openResponse, tip: hooks.tip, signal });
   mountFilms(root, signal);
   if (stepList && data) {
     stepList.rows.listeners.add(charts.update);
