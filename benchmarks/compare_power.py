@@ -18,15 +18,9 @@ from itertools import product
 import numpy as np
 import pandas as pd
 
-from rlreport.comparison.compare import (
-    Comparison,
-    Means,
-    Side,
-    compare_runs,
-    effect_on,
-    side_of,
-)
+from rlreport.comparison.compare import Comparison, Side, compare_runs, side_of
 from rlreport.comparison.data_file import response_data, trainer_rows
+from rlreport.comparison.means import Means, effect_on
 from rlreport.comparison.outcome import flips
 from rlreport.options import GaeOptions, ReadOptions
 from rlreport.read.logs import read_logs

@@ -13,8 +13,8 @@ import pandas as pd
 import pytest
 
 import rlreport
+from rlreport.draw.cells import COLOURS
 from rlreport.draw.prompt_map import (
-    COLOURS,
     MOST_COLUMNS,
     MOST_PROMPTS,
     cells_on_page,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -106,7 +106,8 @@ def gain_by_parts(run: Run) -> Gain | None:
     course = quantities.reward_course(run)
     if course is None or not course.rose:
         return None
-    for series in _choices_of_parts(run):
+    logged = quantities.reward_parts(run)
+    for series in choices_of_parts(logged, quantities.reward(run)):
         weights = _weights(run, series)
         shares = weights and _shares(series, weights, course)
         if shares:
@@ -114,13 +115,13 @@ def gain_by_parts(run: Run) -> Gain | None:
     return None
 
 
-def _choices_of_parts(run: Run) -> list[dict[str, Series]]:
+def choices_of_parts(
+    logged: Mapping[str, Series], total: Series
+) -> list[dict[str, Series]]:
     """Return the logged parts without copies of the whole reward, then with those of other names.
 
     The only part that varies is a copy, too: it is told from one by its name.
     """
-    logged = quantities.reward_parts(run)
-    total = quantities.reward(run)
     copies = {name for name, part in logged.items() if parts.is_copy(part, total)}
     by_name = set(filter(parts.named_whole, copies))
     choices = []
@@ -151,11 +152,11 @@ def _weights(run: Run, series: dict[str, Series]) -> dict[str, float] | None:
         return None
     y = table.pop(parts.TOTAL).to_numpy(np.float64)
     x = table.to_numpy(np.float64)
-    fitted = _fit(x, y, changes=not of_responses)
+    fitted = fit_weights(x, y, changes=not of_responses)
     return None if fitted is None else dict(zip(names, fitted.tolist(), strict=True))
 
 
-def _fit(x: Floats, y: Floats, *, changes: bool) -> Floats | None:
+def fit_weights(x: Floats, y: Floats, *, changes: bool) -> Floats | None:
     """Return the weights of columns that add up to y but for a constant; None if they do not.
 
     Args:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial, reduce
 from typing import Literal, NamedTuple
@@ -16,23 +16,35 @@ from rlreport.check.prepared import Kind
 from rlreport.check.run import has
 from rlreport.check.series import Series
 from rlreport.comparison.data_file import EXTRA, METRICS, PART, TRAINER, trainer_rows
+from rlreport.comparison.decomposition import Decomposition, decomposition_of
+from rlreport.comparison.guardrails import (
+    ALL_RIGHT,
+    ALL_WRONG,
+    OF_WHOLE_TEXTS,
+    Guardrail,
+    guardrails_of,
+)
+from rlreport.comparison.means import effect_on, means_of
+from rlreport.comparison.speed import Reached, speed_of
 from rlreport.comparison.statistics import (
-    LEVEL,
     Band,
     Effect,
     EqualKL,
     at_equal_kl,
     difference_band,
-    paired_effect,
-    unpaired_effect,
+)
+from rlreport.comparison.tasks import (
+    Tasks,
+    best_of_two,
+    no_changes,
+    prompt_changes_of,
+    tasks_of,
 )
 from rlreport.errors import UsageError
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.figures.rounding import rounded
-from rlreport.figures.significance import holm
 from rlreport.summarise.steps import most_common, rounded_columns
 from rlreport.text.clean import number_as_text
-from rlreport.text.messages import translatable
 
 # Prompts are paired if all runs share at least this fraction of the smallest run's prompts
 LEAST_SHARED = 0.3
@@ -46,95 +58,9 @@ WINDOW_SHARE = 0.2
 PROMPT = "prompt"
 GROUP = "group"
 
-# Columns that are 1 if the rewards of all responses to the prompt are equal: to the best reward of
-# all runs (ALL_RIGHT), or lower (ALL_WRONG); otherwise 0
-ALL_RIGHT = "all_right"
-ALL_WRONG = "all_wrong"
-
-TOKENS = "response_tokens"
-CHARACTERS = "response_chars"
-# Columns that mean nothing if the logger cuts texts
-OF_WHOLE_TEXTS = (CHARACTERS, "distinct_2", "duplicate")
-
-
-class GuardedFigure(NamedTuple):
-    """A figure that should not get worse."""
-
-    id: str
-    name: str
-    columns: tuple[str, ...]  # the first one that all runs have is compared
-    better: int  # which direction is better: 1 up, -1 down, 0 neither
-
-
-_OF_POLICY = (
-    GuardedFigure(
-        "validation", translatable("Validation"), (f"{TRAINER}validation",), 1
-    ),
-    GuardedFigure("second_reward", translatable("Second reward"), ("valid_reward",), 1),
-    GuardedFigure("kl", translatable("KL"), ("kl_k1", f"{TRAINER}kl"), -1),
-    GuardedFigure(
-        "kl_token", translatable("KL per token"), (f"{TRAINER}kl_token",), -1
-    ),
-    GuardedFigure(
-        "length",
-        translatable("Length"),
-        (TOKENS, f"{TRAINER}length", CHARACTERS),
-        -1,
-    ),
-    GuardedFigure(
-        "cut_off",
-        translatable("Cut off at the limit"),
-        ("cut_off", f"{TRAINER}truncated"),
-        -1,
-    ),
-    GuardedFigure("surprisal", translatable("Entropy"), ("surprisal_mean",), 1),
-    GuardedFigure(
-        "entropy", translatable("Entropy, trainer's"), (f"{TRAINER}entropy",), 1
-    ),
-    GuardedFigure(
-        "gradient_norm", translatable("Gradient norm"), (f"{TRAINER}grad_norm",), -1
-    ),
-    GuardedFigure("distinct_2", translatable("Distinct-2"), ("distinct_2",), 1),
-    GuardedFigure("duplicates", translatable("Repeated responses"), ("duplicate",), -1),
-)
-_OF_GROUPS_AND_TOOLS = (
-    GuardedFigure(
-        "all_wrong_groups",
-        translatable("Groups without signal, all wrong"),
-        (ALL_WRONG,),
-        -1,
-    ),
-    GuardedFigure(
-        "all_right_groups",
-        translatable("Groups without signal, all right"),
-        (ALL_RIGHT,),
-        0,
-    ),
-    GuardedFigure("pass_at_k", translatable("pass@k"), ("pass_at_k",), 1),
-    GuardedFigure(
-        "mismatch",
-        translatable("Engine mismatch, k3"),
-        ("mismatch_k3", f"{TRAINER}mismatch_k3"),
-        -1,
-    ),
-    GuardedFigure(
-        "tool_errors",
-        translatable("Tool errors"),
-        ("tool_errors", f"{TRAINER}tool_errors"),
-        -1,
-    ),
-)
-
-# In the order of the page
-GUARDRAILS = (*_OF_POLICY, *_OF_GROUPS_AND_TOOLS)
-
-# Guardrails that never count as better, only as changed, as a collapsed policy improves them
-NEVER_BETTER = ("length", "surprisal", "entropy", "gradient_norm")
-
 _SPLITS = {"val": ("val", "eval", "valid", "validation", "test"), "train": ("train",)}
 
 Level = Literal["better", "worse", "no_evidence", "incomparable"]
-GuardrailLevel = Literal["better", "worse", "changed", "none", "missing"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,166 +177,6 @@ def _last_fifth(steps: Ints) -> Ints:
     return steps[-count:]
 
 
-class Reached(NamedTuple):
-    """Steps at which the first BASE and the first NEW run reached a reward, None for never."""
-
-    reward: float
-    base: int | None
-    new: int | None
-
-
-def speed_of(base: Series, new: Series) -> dict[str, Reached]:
-    """Return when each run reached "half" and "most" (90%) of the better run's gain.
-
-    ``base`` and ``new`` are mean rewards by step. {} if no run gained, or one has no course.
-    """
-    base_course = course_of(base, "reward")
-    new_course = course_of(new, "reward")
-    if base_course is None or new_course is None:
-        return {}
-    gaining = [course for course in (base_course, new_course) if course.gained]
-    if not gaining:
-        return {}
-    leading = max(gaining, key=lambda course: course.top.value)
-    start = leading.first.value
-    gain = leading.top.value - start
-    reached = {}
-    for share_name, share in (("half", 0.5), ("most", 0.9)):
-        target = start + share * gain
-        base_step = _reached(base_course, target)
-        new_step = _reached(new_course, target)
-        reached[share_name] = Reached(target, base_step, new_step)
-    return reached
-
-
-def _reached(course: Course, target: float) -> int | None:
-    """Return the last step of the first window with a mean of ``target`` or more, or None."""
-    count = course.last.count
-    windows = np.flatnonzero(course.curve.means(count) >= target)
-    if not len(windows):
-        return None
-    # Window i has the values i to i + count - 1.
-    return int(course.steps[windows[0] + count - 1])
-
-
-class Guardrail(NamedTuple):
-    """A figure that should not get worse, such as the KL or the response length."""
-
-    id: str
-    column: str
-    base: float  # mean over prompts and runs
-    new: float
-    effect: Effect
-    level: GuardrailLevel  # Holm-corrected for several guardrails
-
-
-class Means(NamedTuple):
-    """Each prompt's mean figures, indexed by ``pair``: a table per run."""
-
-    bases: list[pd.DataFrame]
-    news: list[pd.DataFrame]
-
-    def have(self, column: str) -> bool:
-        return all(has(table, column) for table in (*self.bases, *self.news))
-
-
-def effect_on(means: Means, column: str, *, paired: bool) -> Effect:
-    """Return the difference NEW - BASE of one figure, NaN if a run does not have the figure.
-
-    If ``paired``, compare only prompts that all runs have, each with itself.
-    """
-    if not means.have(column):
-        return Effect(paired=paired)
-    base = [table[column] for table in means.bases]
-    new = [table[column] for table in means.news]
-    if not paired:
-        return unpaired_effect(base, new)
-    # A row per prompt that all runs have, a column per run
-    shared = pd.concat([*base, *new], axis=1, join="inner").sort_index()
-    runs = shared.to_numpy(np.float64).T
-    return paired_effect(runs[: len(base)], runs[len(base) :])
-
-
-def _mean_of_runs(runs: Iterable[pd.DataFrame], column: str) -> float:
-    """Return the mean over runs of a column's mean; NaN if none has it."""
-    means = [table[column].mean() for table in runs if column in table]
-    return rounded(float(np.mean(means))) if means else np.nan
-
-
-def _guardrails(means: Means, trainer: Means, *, paired: bool) -> list[Guardrail]:
-    """Compare all GUARDRAILS and reward parts, with p-values corrected for multiple testing.
-
-    Figures that the responses lack come from trainer metrics, with blocks of steps as units.
-    """
-    figures = [*GUARDRAILS, *_reward_parts(means)]
-    guardrails = [_guardrail(one, means, trainer, paired=paired) for one in figures]
-    # Without an interval there is no test: such a guardrail stays "missing".
-    tested = [g for g in guardrails if np.isfinite(g.effect.low)]
-    p_values = holm([g.effect.p for g in tested])
-    corrected = {g.id: p for g, p in zip(tested, p_values, strict=True)}
-    judged = []
-    for guardrail, figure in zip(guardrails, figures, strict=True):
-        if guardrail.id in corrected:
-            level = _guardrail_level(guardrail, corrected[guardrail.id], figure.better)
-            judged.append(guardrail._replace(level=level))
-        else:
-            judged.append(guardrail)
-    return judged
-
-
-def _reward_parts(means: Means) -> list[GuardedFigure]:
-    """Return the reward parts that the first run of each side logs, each better when higher."""
-    base_columns = means.bases[0].columns
-    parts = []
-    for column in map(str, means.news[0].columns):
-        if column.startswith(PART) and column in base_columns:
-            # Pages name a part by its id, so that it needs no name here.
-            part = GuardedFigure(id=column, name="", columns=(column,), better=1)
-            parts.append(part)
-    return parts
-
-
-def _guardrail(
-    figure: GuardedFigure, means: Means, trainer: Means, *, paired: bool
-) -> Guardrail:
-    """Compare a figure; its level stays "missing" until p-values are corrected.
-
-    ``means`` are those of responses, ``trainer`` those of the trainer's metrics.
-    """
-    column = figure.columns[
-        0
-    ]  # if a run has none of the columns: all values are NaN then
-    for candidate in figure.columns:
-        if means.have(candidate) or trainer.have(candidate):
-            column = candidate
-            break
-    # Blocks of the trainer's steps cannot be paired as prompts are.
-    tables = means
-    if column.startswith(TRAINER):
-        tables = trainer
-        paired = False
-    base = _mean_of_runs(tables.bases, column)
-    new = _mean_of_runs(tables.news, column)
-    effect = effect_on(tables, column, paired=paired)
-    return Guardrail(figure.id, column, base, new, effect, "missing")
-
-
-def _guardrail_level(guardrail: Guardrail, p: float, better: int) -> GuardrailLevel:
-    """Return the level for a corrected p-value; ``better`` is as in ``GuardedFigure``.
-
-    "changed" is a significant change that is neither: of a figure without a better direction, or
-    of one in NEVER_BETTER that improved.
-    """
-    if p > 1 - LEVEL or guardrail.effect.value == 0:
-        return "none"
-    improvement = guardrail.effect.value * better
-    if improvement < 0:
-        return "worse"
-    if improvement > 0 and guardrail.id not in NEVER_BETTER:
-        return "better"
-    return "changed"
-
-
 @dataclass(frozen=True)
 class Comparison:
     """Differences between BASE and NEW in their windows; curves are of each side's first run."""
@@ -431,6 +197,8 @@ class Comparison:
     # number of prompts in the window of a NEW run but not in that of every BASE run
     only_new: int
     cut: bool  # whether the logger cuts a run's texts
+    # the trainer's metrics by step of each BASE run, then of each NEW run, in their windows
+    trainer: list[pd.DataFrame]
 
     @property
     def metrics_alone(self) -> bool:
@@ -450,6 +218,18 @@ class Comparison:
         if self.effect.high < 0:
             return "worse"
         return "better" if self.effect.low > 0 else "no_evidence"
+
+    @cached_property
+    def reward_means(self) -> tuple[float, float]:
+        """Mean rewards of BASE and of NEW over the compared prompts; they differ by ``effect``."""
+        runs = [frame.groupby("pair")["reward"].mean() for frame in self.inside]
+        # A row per prompt, a column per run
+        means = pd.concat(runs, axis=1)
+        if self.effect.paired:
+            means = means.dropna()
+        base = means.iloc[:, : self.base_count].mean(axis=1).mean()
+        new = means.iloc[:, self.base_count :].mean(axis=1).mean()
+        return rounded(base), rounded(new)
 
     @property
     def first_runs(self) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -484,6 +264,28 @@ class Comparison:
         base, new = self.first_runs
         steps = self.windows.common
         return difference_band(base, new, steps, paired=self.effect.paired)
+
+    @cached_property
+    def decomposition(self) -> Decomposition:
+        """What the effect goes with: properties of responses, and parts of the reward."""
+        trainer = self.trainer if self.metrics_alone else []
+        return decomposition_of(self.inside, self.base_count, self.effect, trainer)
+
+    @cached_property
+    def tasks(self) -> Tasks:
+        """The reward's difference by environment and by difficulty of prompts."""
+        return tasks_of(self.inside, self.base_count, paired=self.effect.paired)
+
+    @cached_property
+    def prompt_changes(self) -> pd.DataFrame:
+        """How the reward of each paired prompt changed, see ``tasks.prompt_changes_of``.
+
+        Without rows if prompts are not paired.
+        """
+        if not self.effect.paired:
+            return no_changes()
+        best = best_of_two([frame["reward"] for frame in self.responses])
+        return prompt_changes_of(self.inside, self.base_count, best)
 
     @cached_property
     def equal_kl(self) -> dict[str, EqualKL | None]:
@@ -558,8 +360,8 @@ def compare_runs(bases: Sequence[Side], news: Sequence[Side]) -> Comparison:
     chosen = windows(responses, len(bases))
     inside = _inside(responses, chosen)
     trainer = _inside([side.trainer for side in sides], chosen)
-    means = _means(inside, len(bases))
-    trainer_means = _means(trainer, len(bases))
+    means = means_of(inside, len(bases))
+    trainer_means = means_of(trainer, len(bases))
     # The means are indexed by prompt (``pair``).
     base_prompts = [table.index for table in means.bases]
     new_prompts = [table.index for table in means.news]
@@ -576,11 +378,12 @@ def compare_runs(bases: Sequence[Side], news: Sequence[Side]) -> Comparison:
         inside=inside,
         named=all(side.named for side in sides),
         effect=effect_on(means, "reward", paired=paired),
-        guardrails=_guardrails(means, trainer_means, paired=paired),
+        guardrails=guardrails_of(means, trainer_means, paired=paired),
         shared=len(in_all_bases.intersection(in_all_news)),
         only_base=len(in_any_base.difference(in_all_news)),
         only_new=len(in_any_new.difference(in_all_bases)),
         cut=any(side.cut for side in sides),
+        trainer=trainer,
     )
 
 
@@ -599,14 +402,6 @@ def _usual_group_size(frame: pd.DataFrame) -> int | None:
         return None
     sizes = frame.groupby("group")["pass_at_k"].count()
     return most_common(sizes[sizes > 0].to_numpy())
-
-
-def _means(frames: Sequence[pd.DataFrame], base_count: int) -> Means:
-    """Return each prompt's means, given the responses of each run, the BASE runs first."""
-    tables = []
-    for frame in frames:
-        tables.append(rounded_columns(frame.groupby("pair").mean(numeric_only=True)))
-    return Means(tables[:base_count], tables[base_count:])
 
 
 def _comparable_responses(sides: Sequence[Side]) -> list[pd.DataFrame]:

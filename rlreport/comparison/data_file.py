@@ -14,6 +14,7 @@ import orjson
 import pandas as pd
 from pandas.api.types import is_numeric_dtype
 
+from rlreport.check.parts import metrics_of_parts
 from rlreport.check.run import has
 from rlreport.columns import RESPONSE_COLUMNS
 from rlreport.errors import UnusableInputError
@@ -39,7 +40,9 @@ COMPRESSION = 4  # Level of gzip; level 6 takes three times as long and saves on
 MAX_DATA = 500_000_000
 MAX_CELLS = 50_000_000  # Maximum number of cells of each of a report's tables
 _LISTED = [c.name for c in RESPONSE_COLUMNS if c.dtype == "float64" and c.listed]
-_FIGURES = dict.fromkeys([*_LISTED, "response_chars", "mismatch_k3"])
+_FIGURES = dict.fromkeys(
+    [*_LISTED, "response_chars", "mismatch_k3", "answer_format", "other_script"]
+)
 # Value of ``split`` in rows with the trainer's means of a step, not figures of one response
 METRICS = "metrics"
 _EQUAL = 1e-6  # Rewards that differ by less are equal, but for rounding
@@ -164,7 +167,8 @@ def trainer_rows(
     """Return a row per step: ``step``, ``pair`` and the metrics, in columns by their role.
 
     ``pair`` is the number of a block of adjacent steps, see ``trainer_data``. A column is named
-    TRAINER and the role, such as ``trainer:kl``; metrics without a role are left out.
+    TRAINER and the role, such as ``trainer:kl``; parts of the reward have the prefix PART. Other
+    metrics are left out.
     ``metric_roles`` are those of the tables.
     """
     if "step" not in metrics:
@@ -173,10 +177,15 @@ def trainer_rows(
         "step": metrics["step"],
         "pair": _block_numbers(len(metrics)),
     }
-    names = map(str, metrics.columns[1:])  # column 0 is ``step``
-    for role, name in roles_of(names, metric_roles).items():
+    names = list(map(str, metrics.columns[1:]))  # column 0 is ``step``
+    roles = roles_of(names, metric_roles)
+    for role, name in roles.items():
         values = metrics[name].to_numpy(np.float64)
         columns[f"{TRAINER}{role}"] = in_unit_of(role, name, values)
+    in_use = set(roles.values())
+    for part, name in metrics_of_parts(names).items():
+        if name not in in_use:
+            columns[f"{PART}{part}"] = metrics[name].to_numpy(np.float64)
     return pd.DataFrame(columns)
 
 

@@ -9,11 +9,11 @@ import pandas as pd
 
 from rlreport import __version__
 from rlreport.check.finding import Finding
-from rlreport.comparison.compare import Guardrail
+from rlreport.comparison.guardrails import Guardrail
+from rlreport.comparison.headline import sentence
 from rlreport.comparison.outcome import Flip, Outcome, prompt_numbers
 from rlreport.comparison.saved import ResponseId
 from rlreport.comparison.statistics import Effect, EqualKL
-from rlreport.comparison.words import sentence
 from rlreport.figures.rounding import difference
 from rlreport.summarise.steps import rounded_columns
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import isclose
 from typing import NamedTuple
 
@@ -13,12 +14,10 @@ import pandas as pd
 
 from rlreport.check.finding import ToldFinding
 from rlreport.check.windows import log_odds_z, share_z
-from rlreport.comparison.compare import (
-    NEVER_BETTER,
-    Comparison,
-    Guardrail,
-    compare_runs,
-)
+from rlreport.comparison.compare import Comparison, compare_runs
+from rlreport.comparison.guardrails import NEVER_BETTER, Guardrail
+from rlreport.comparison.labels import Labels, labels_of
+from rlreport.comparison.pair_tokens import TokenPair, token_pairs
 from rlreport.comparison.run import ComparedRun
 from rlreport.comparison.saved import ResponseId
 from rlreport.comparison.statistics import shrunk
@@ -72,7 +71,7 @@ class Flip:
     new_text: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Outcome:
     """A comparison with its runs, texts, findings and the result of ``--fail-on`` (``gate``)."""
 
@@ -89,6 +88,13 @@ class Outcome:
     counted: tuple[int, int]
     tokens: pd.DataFrame  # see ``tokens_of_kl``
     redact: bool  # whether ``--redact`` leaves texts out
+    # tokens of the responses of each of ``flips``, in their order
+    token_pairs: Sequence[TokenPair] = ()
+
+    @cached_property
+    def labels(self) -> Labels:
+        """What the sides are called: by the setting that differs, or by their runs' names."""
+        return labels_of(self.bases, self.news, redact=self.redact)
 
     @property
     def is_pair(self) -> bool:
@@ -151,6 +157,7 @@ def outcome_of(
         counted=(len(base_texts.counted), len(new_texts.counted)),
         tokens=_tokens_of(base, new, options),
         redact=bool(options.redact),
+        token_pairs=_token_pairs(base, new, won_and_lost, options),
     )
 
 
@@ -177,6 +184,19 @@ def _read_texts(
     texts = {} if options.redact else run.texts({*sample, *of_flips})
     responses = [texts[id][1] for id in sorted(sample) if id in texts]
     return _ReadTexts(texts, counted=responses[:MAX_TEXTS])
+
+
+def _token_pairs(
+    base: ComparedRun,
+    new: ComparedRun,
+    flips: Sequence[Flip],
+    options: CompareOptions,
+) -> list[TokenPair]:
+    if options.redact:  # tokens are texts
+        return []
+    return token_pairs(
+        base, new, [(flip.base_response, flip.new_response) for flip in flips]
+    )
 
 
 def _tokens_of(

@@ -26,7 +26,7 @@ from rlreport.comparison.saved import (
 )
 from rlreport.formats.logged import dicts
 from rlreport.options import CompareOptions, GaeOptions, part
-from rlreport.read.rollouts import Rollouts
+from rlreport.read.rollouts import Rollout, Rollouts
 from rlreport.tables import Tables
 from rlreport.text.clean import without_controls
 from rlreport.text.messages import sample_note
@@ -39,12 +39,20 @@ _TRAINING = re.compile(
 )
 
 # Values of a setting that count as if it were missing
-_UNSET = {None, "null", "None", "", "False", "false"}
+UNSET = {None, "null", "None", "", "False", "false"}
 
 CUT = "cut_texts"  # Id of the note that the logger cuts texts
 
 # Function: ids of responses -> {id: (prompt, response)}; ids without a text are left out
 Texts = Callable[[Iterable[ResponseId]], dict[ResponseId, tuple[str, str]]]
+# Function: ids of responses, maximum number of tokens of each -> {id: rollout with its tokens};
+# ids without tokens, or with more of them, are left out
+TokenReader = Callable[[Iterable[ResponseId], int], dict[ResponseId, Rollout]]
+
+
+def _no_tokens(wanted: Iterable[ResponseId], longest: int) -> dict[ResponseId, Rollout]:
+    """Return {}: the tokens of a run that has none."""
+    return {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +64,10 @@ class ComparedRun:
     # id -> finding (detected problem), a warning or critical
     findings: Mapping[str, ToldFinding]
     texts: Texts
+    notes: int = 0  # number of findings that are notes, neither warnings nor critical
     # whether it was read from logs, so that all texts are available
     from_logs: bool = False
+    rollouts: TokenReader = _no_tokens
     # table of ``token`` and ``kl_share``, None if its report has none
     tokens: pd.DataFrame | None = None
     # name -> value of the run's metadata and settings, also gamma and lambda
@@ -107,7 +117,9 @@ def of_logs(  # noqa: PLR0917
         lead=verdict.lead,
         findings=findings,
         texts=_text_reader(rollouts, tables),
+        notes=len(verdict.findings) - len(findings),
         from_logs=True,
+        rollouts=_token_reader(rollouts, tables),
         tokens=_token_shares(tables) if len(tables.tokens) else None,
         facts=settings | card_texts(run_card([path]).entries),
         sample_note=tables.sample_note,
@@ -116,20 +128,43 @@ def of_logs(  # noqa: PLR0917
 
 def _text_reader(rollouts: Rollouts, tables: Tables) -> Texts:
     """Return a function that reads the texts of responses from the rollouts of a run."""
-    steps = tables.responses["step"].to_numpy(np.int64)
-    # Rows of the response table whose texts can be read
-    readable = frozenset(rollouts.places.row.tolist())
+    readable = _readable_rows(rollouts, tables)
 
     def texts(wanted: Iterable[ResponseId]) -> dict[ResponseId, tuple[str, str]]:
-        # Rows are ordered by step: response n is n rows after the first one of its step.
-        rows = [
-            int(np.searchsorted(steps, step)) + n for step, n in sorted(set(wanted))
-        ]
-        rows = [row for row in rows if row in readable]
-        responses = rollouts.read(rows, with_tokens=0)
+        responses = rollouts.read(readable(wanted), with_tokens=0)
         return {(one.step, one.n): (one.prompt, one.response) for one in responses}
 
     return texts
+
+
+def _token_reader(rollouts: Rollouts, tables: Tables) -> TokenReader:
+    """Return a function that reads the tokens of responses from the rollouts of a run."""
+    readable = _readable_rows(rollouts, tables)
+
+    def tokens(wanted: Iterable[ResponseId], longest: int) -> dict[ResponseId, Rollout]:
+        rows = np.array(readable(wanted), np.int64)
+        rows = rows[rollouts.lengths[rollouts.indices(rows)] <= longest]
+        responses = rollouts.read(rows)
+        return {(one.step, one.n): one for one in responses if one.raw_tokens}
+
+    return tokens
+
+
+def _readable_rows(
+    rollouts: Rollouts, tables: Tables
+) -> Callable[[Iterable[ResponseId]], list[int]]:
+    """Return a function: ids of responses -> rows of the response table, of those to be read."""
+    steps = tables.responses["step"].to_numpy(np.int64)
+    chosen = frozenset(rollouts.places.row.tolist())
+
+    def rows(wanted: Iterable[ResponseId]) -> list[int]:
+        # Rows are ordered by step: response n is n rows after the first one of its step.
+        found = [
+            int(np.searchsorted(steps, step)) + n for step, n in sorted(set(wanted))
+        ]
+        return [row for row in found if row in chosen]
+
+    return rows
 
 
 def of_report(report: EarlierReport, pair_by: str) -> ComparedRun:
@@ -158,6 +193,8 @@ def of_report(report: EarlierReport, pair_by: str) -> ComparedRun:
         lead=_text(lead.get("id")) if lead else None,
         findings={finding.id: finding for finding in findings},
         texts=report.texts,
+        notes=sum(finding.get("severity") == "info" for finding in all_findings),
+        rollouts=report.rollouts,
         tokens=report.tokens(),
         facts=facts | card_texts(section(section(about, "card"), "entries")),
         versions=settings | _texts(section(about, "versions")),
@@ -242,7 +279,7 @@ def settings_that_differ(
         else:
             others.append(setting)
     # False sorts before True.
-    relevant.sort(key=lambda setting: not _affects_training(setting.key))
+    relevant.sort(key=lambda setting: not affects_training(setting.key))
     return relevant, others
 
 
@@ -270,10 +307,11 @@ def _is_relevant(setting: Difference, *, both_configured: bool) -> bool:
         return setting.key in ("gamma", "lam")
     # If only one run has a configuration, all its settings differ. A setting that is missing in
     # one run and off in the other does not.
-    if not both_configured or {setting.base, setting.new} <= _UNSET:
+    if not both_configured or {setting.base, setting.new} <= UNSET:
         return False
-    return _affects_training(setting.key) or not BOOKKEEPING.search(setting.key)
+    return affects_training(setting.key) or not BOOKKEEPING.search(setting.key)
 
 
-def _affects_training(key: str) -> bool:
+def affects_training(key: str) -> bool:
+    """Return whether a setting's name is that of one that affects training."""
     return "version" not in key and bool(_TRAINING.search(key.lower()))

@@ -7,6 +7,7 @@ import gzip
 import io
 import re
 import zipfile
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -27,9 +28,11 @@ from rlreport.comparison.data_file import (
     UNREADABLE,
     unpacked,
 )
+from rlreport.comparison.saved_tokens import SCRIPT, rollouts_of
 from rlreport.errors import RlreportError, UnreadableReportError, UnusableInputError
 from rlreport.formats.logged import dicts, mapping
 from rlreport.read.listing import is_url
+from rlreport.read.rollouts import Rollout
 from rlreport.system.documents import (
     LimitError,
     load_csv,
@@ -47,7 +50,8 @@ SEEDS = "seeds"  # Name of a group whose runs are named by their seed alone
 _SEED = re.compile(r"(?:^|[-_. ])(?:seed[-_.= ]?|s)\d+(?=$|[-_. ])", re.IGNORECASE)
 # Matches names of package versions, paths, ids and other settings that do not affect training
 BOOKKEEPING = re.compile(
-    r"version|commit|host|(^|[._])(dir|path|name|run|id|project|entity|port)$|_(dir|id)$|"
+    r"version|commit|host|(^|[._])(do_)?(eval|test|val)(uation)?_(steps|strategy|freq\w*|interval|every)$|"
+    r"(^|[._])(dir|path|name|run|id|project|entity|port)$|_(dir|id)$|"
     r"(run|experiment)_name|wandb|logg|save|output|timestamp|device|num_workers|report_to|push_to"
 )
 
@@ -64,6 +68,9 @@ ResponseId = tuple[int, int]
 ReadPart = Callable[[str], bytes | None]
 
 _NODE = r'<script type="application/[a-z-]+" class="{name}">'
+_TOKENS_NODE = re.compile(
+    rb'<script type="application/octet-stream" class="tokens-data" data-step="(-?[0-9]+)">'
+)
 _GENERATOR = b'<meta name="generator" content="rlreport '
 # Exceptions raised if a value in a report has an unexpected type
 _UNEXPECTED = (ArithmeticError, AttributeError, LookupError, TypeError)
@@ -93,6 +100,33 @@ class EarlierReport:
                     for id in ids & texts.keys():
                         texts_by_id[id] = texts[id]
         return texts_by_id
+
+    def rollouts(
+        self, wanted: Iterable[ResponseId], longest: int
+    ) -> dict[ResponseId, Rollout]:
+        """Return id -> tokens of the wanted responses, without those that the report leaves out.
+
+        ``longest`` is the maximum number of tokens of a response. A redacted report has none.
+        """
+        if section(self.about, "settings").get("redact"):
+            return {}
+        by_step: defaultdict[int, set[int]] = defaultdict(set)
+        for step, n in wanted:
+            by_step[step].add(n)
+        rollouts = {}
+        for step, numbers in sorted(by_step.items()):
+            # A broken file costs the tokens of its step only.
+            with suppress(*UNREADABLE, *_UNEXPECTED):
+                script = self.read(SCRIPT.format(step=step)) or b""
+                # The script assigns base64 to an entry of an object: ``… = "…";``.
+                packed = script.rpartition(b'= "')[2].rstrip(b'";\n')
+                if packed:
+                    content = _decoded(packed.decode("ascii"))
+                    for n, rollout in rollouts_of(
+                        content, step, numbers, longest
+                    ).items():
+                        rollouts[(step, n)] = rollout
+        return rollouts
 
     def metrics(self) -> pd.DataFrame:
         """Return the trainer's metrics by step; empty if they are missing or unreadable."""
@@ -224,7 +258,8 @@ def _reader(path: Path) -> ReadPart | None:
         return None
     if _GENERATOR not in _head(path):
         raise UnusableInputError(f"{path}: is not a report of rlreport")
-    text = read_bounded(path, MAX_DATA).decode("utf-8", "replace")
+    content = read_bounded(path, MAX_DATA)
+    text = content.decode("utf-8", "replace")
     # The file contains the files of a report as the texts of script elements.
     nodes = {
         PATH: _node(text, "responses-data"),
@@ -235,7 +270,19 @@ def _reader(path: Path) -> ReadPart | None:
         raise UnreadableReportError(
             f"{path}: is a broken report, cut off; build it again"
         )
-    return partial(_read_from_nodes, nodes)
+    # Those of tokens stay in the file, as they may be large and few are read.
+    return partial(_read_from_nodes, nodes, path, _places_of_tokens(content))
+
+
+def _places_of_tokens(content: bytes) -> dict[str, tuple[int, int]]:
+    """Return path in a folder -> start and end of the tokens of a step in a one-file report."""
+    places = {}
+    for opening in _TOKENS_NODE.finditer(content):
+        end = content.find(b"</script>", opening.end())
+        if end >= 0:
+            part = SCRIPT.format(step=opening[1].decode("ascii"))
+            places[part] = (opening.end(), end)
+    return places
 
 
 def _check_folder(path: Path) -> None:
@@ -283,11 +330,22 @@ def _read_from_zip(file: Path, part: str) -> bytes | None:
             return read_stream(stream, _limit(part))
 
 
-def _read_from_nodes(nodes: Mapping[str, str | None], part: str) -> bytes | None:
-    """Return a file of a report that is one HTML file.
+def _read_from_nodes(
+    nodes: Mapping[str, str | None],
+    path: Path,
+    tokens: Mapping[str, tuple[int, int]],
+    part: str,
+) -> bytes | None:
+    """Return a file of a report that is one HTML file, at ``path``.
 
     ``nodes``: path in the report -> text of its ``script`` element, None if there is none.
+    ``tokens``: path in the report -> where its tokens start and end in the file.
     """
+    if part in tokens:
+        start, end = tokens[part]
+        with path.open("rb") as stream:
+            stream.seek(start)
+            return b'= "%s";' % stream.read(end - start)  # as in the script of a folder
     content = nodes.get(part)
     if not content:
         return None

@@ -8,7 +8,12 @@ import numpy as np
 import pandas as pd
 
 from rlreport.check.finding import Rank, Severity, ToldFinding
-from rlreport.draw.chart import Chart
+from rlreport.comparison.labels import Labels
+from rlreport.comparison.outcome import Outcome
+from rlreport.comparison.run import ComparedRun
+from rlreport.comparison.statistics import Band
+from rlreport.comparison.words import check_name
+from rlreport.draw.chart import Chart, label
 from rlreport.draw.curves import (
     ChartStyle,
     DrawnCurve,
@@ -17,76 +22,140 @@ from rlreport.draw.curves import (
 )
 from rlreport.draw.frame import Frame
 from rlreport.draw.paths import Path, path_chart
+from rlreport.draw.rules import RunRule
 from rlreport.draw.theme import DASHED, LIGHT
 from rlreport.figures.ragged import Floats
-from rlreport.text.messages import figure, message, sentences, translatable
+from rlreport.text.messages import figure, message, sentences, span, translatable
 
-# Per step: reward of run NEW − that of BASE, and the band's low and high edge; (S,) each
-Band = tuple[Floats, Floats, Floats]
+# Most characters of a side's name at a rule
+LONGEST_IN_RULE = 20
 
 
-def comparison_charts(
-    steps: Floats, base: Floats, new: Floats, band: Band, paths: Sequence[pd.DataFrame]
-) -> list[Chart]:
+def comparison_charts(outcome: Outcome) -> list[Chart]:
     """Return charts of both rewards, of their difference, and of reward against KL.
 
-    Args:
-        steps: the steps that both runs have, float64 (S,).
-        base: mean reward of BASE at each of them, float64 (S,).
-        new: that of NEW.
-        band: difference of the rewards, and its limits.
-        paths: ``step``, ``distance`` and ``reward`` of BASE and of NEW, or [] without KL.
+    The last one needs KL of both runs, in ranges that overlap.
     """
-    charts = []
+    comparison = outcome.comparison
+    labels = outcome.labels
+    steps = comparison.windows.common.astype(np.float64)
+    charts: list[Chart | None] = []
     if len(steps):
-        frame = Frame(steps, _findings(steps, band))
-        charts += [_reward_chart(frame, base, new), _difference_chart(frame, band)]
-    if paths and not any(path.empty for path in paths):
-        charts.append(_path_chart(paths))
+        band = comparison.band
+        frame = Frame(
+            steps,
+            _findings(steps, band),
+            rules=_rules(outcome),
+            labels_rules=True,
+        )
+        charts.append(_reward_chart(frame, comparison.curves, labels))
+        charts.append(_difference_chart(frame, band, labels))
+    paths = comparison.paths
+    is_compared = any(comparison.equal_kl.values())
+    if is_compared and paths and not any(path.empty for path in paths):
+        charts.append(_path_chart(paths, labels))
     return [chart for chart in charts if chart is not None]
 
 
-def _reward_chart(frame: Frame, base: Floats, new: Floats) -> Chart | None:
+def _rules(outcome: Outcome) -> tuple[RunRule, ...]:
+    """Return the compared windows, and the onset of the first critical finding of each run."""
+    labels = outcome.labels
+    windows = outcome.comparison.windows
+    base_window = windows.bases[0]
+    rules = []
+    if base_window == windows.new:
+        words = message("compared: {window}", window=span(windows.new))
+        rules.append(_window_rule(windows.new, words))
+    else:
+        for window, name in ((base_window, labels.base), (windows.new, labels.new)):
+            literal = translatable("compared of {name}: {window}")
+            words = message(literal, name=_short(name), window=span(window))
+            rules.append(_window_rule(window, words))
+    for run, name in ((outcome.base, labels.base), (outcome.new, labels.new)):
+        found = _onset(run)
+        if found is None:
+            continue
+        check, step = found
+        words = message(
+            "{name}: {finding}, step {step:count}",
+            name=_short(name),
+            finding=check_name(check),
+            step=step,
+        )
+        rules.append(RunRule(step, words, "critical", dashed=run is outcome.base))
+    return tuple(rules)
+
+
+def _window_rule(window: tuple[int, int], words: str) -> RunRule:
+    return RunRule(window[0], words, "muted", dashed=True, within=window)
+
+
+def _short(name: str) -> str:
+    return label(name, LONGEST_IN_RULE)
+
+
+def _onset(run: ComparedRun) -> tuple[str, int] | None:
+    """Return the id and the onset of a run's critical finding that began first, None without."""
+    found = [
+        (finding.onset.step, finding.id)
+        for finding in run.findings.values()
+        if finding.severity == Severity.CRITICAL
+        and finding.onset is not None
+        and not finding.onset.from_start
+    ]
+    if not found:
+        return None
+    step, check = min(found)
+    return check, step
+
+
+def _reward_chart(
+    frame: Frame, rewards: tuple[Floats, Floats], labels: Labels
+) -> Chart | None:
     """Return the chart of the mean rewards of BASE and NEW, which is on top."""
-    base_curve, new_curve = _curves(base, new)
+    base_curve, new_curve = _curves(rewards, labels)
     return curve_chart(
         frame,
         "reward",
         message("Reward of both runs"),
         [new_curve, base_curve],
-        ChartStyle(message("mean reward"), wide=True),
+        ChartStyle(message("mean reward")),
     )
 
 
-def _difference_chart(frame: Frame, band: Band) -> Chart | None:
+def _difference_chart(frame: Frame, band: Band, labels: Labels) -> Chart | None:
     """Return the chart of the difference, which says in its axis whether it has a band."""
     difference, low, high = band
     if np.isfinite(low).any():
         axis = message(
-            "difference of the reward, with a 95% band for all steps at once"
+            "difference of the mean rewards, with a 95% band for all steps at once"
         )
         note = message(
             "The band is a 95% confidence band for all steps together; steps where it "
             "excludes 0 are marked."
         )
     else:
-        axis = message("difference of the reward, without a band")
+        axis = message("difference of the mean rewards, without a band")
         note = ""
-    curve = DrawnCurve("difference", "NEW − BASE", difference, low=low, high=high)
+    name = message("{new} − {base}", new=labels.new, base=labels.base)
+    curve = DrawnCurve("difference", name, difference, low=low, high=high)
     return curve_chart(
         frame,
         "difference",
-        message("Difference of the reward, NEW − BASE"),
+        message("Difference of the reward, {difference}", difference=name),
         [curve],
         ChartStyle(axis),
         note=note,
     )
 
 
-def _curves(base: Floats, new: Floats) -> tuple[DrawnCurve, DrawnCurve]:
+def _curves(
+    rewards: tuple[Floats, Floats], labels: Labels
+) -> tuple[DrawnCurve, DrawnCurve]:
+    base, new = rewards
     return (
-        DrawnCurve("BASE", "BASE", base, LIGHT["muted"], DASHED),
-        DrawnCurve("NEW", "NEW", new),
+        DrawnCurve("BASE", labels.base, base, LIGHT["muted"], DASHED),
+        DrawnCurve("NEW", labels.new, new),
     )
 
 
@@ -122,20 +191,20 @@ def _findings(steps: Floats, band: Band) -> list[ToldFinding]:
     return findings
 
 
-def _path_chart(tables: Sequence[pd.DataFrame]) -> Chart:
-    """Return the chart of reward against √KL; ``tables``: ``paths`` of ``comparison_charts``."""
+def _path_chart(tables: Sequence[pd.DataFrame], labels: Labels) -> Chart:
+    """Return the chart of reward against √KL; ``tables``: ``Comparison.paths``."""
     base, new = tables
     paths = []
     endings = []
-    curves = _curves(floats(base, "reward"), floats(new, "reward"))
+    curves = _curves((floats(base, "reward"), floats(new, "reward")), labels)
     for curve, table in zip(curves, tables, strict=True):
         steps = floats(table, "step")
         distance = floats(table, "distance")
-        label_at_end = {-1: curve.key}  # −1: at the last point
+        label_at_end = {-1: label(curve.title)}  # −1: at the last point
         paths.append(Path(curve, steps, distance, label_at_end))
         ending = message(
             "{name} ends with reward {reward} at a √KL of {distance}.",
-            name=curve.key,
+            name=curve.title,
             reward=figure(curve.values[-1]),
             distance=figure(distance[-1]),
         )

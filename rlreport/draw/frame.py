@@ -41,10 +41,12 @@ class Frame:
         None  # steps that one of the charts shows, None if all show all
     )
     rules: Sequence[RunRule] = ()  # on all charts
+    labels_rules: bool = False  # whether all charts label them
 
     def rules_on(self, chart: str) -> PlacedRules:
-        """Return the rules on a chart (its name), labelled if a finding refers to it."""
-        labelled = any(chart in finding.charts for finding in self.findings)
+        """Return the rules on a chart (its name), labelled if all are or a finding refers to it."""
+        is_named = any(chart in finding.charts for finding in self.findings)
+        labelled = self.labels_rules or is_named
         return PlacedRules.on_axis(self.rules, self.extent, labelled=labelled)
 
     def within_focus(self, chart: str) -> Frame:

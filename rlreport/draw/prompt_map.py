@@ -1,20 +1,19 @@
 """The map of prompts × steps: which cells it has, and how it is drawn as SVG.
 
 A row is a prompt, a column one step or several, and the colour of a cell what the responses to the
-prompt earned there. The drawing has a path per colour, in which neighbouring cells of a row are one
-stroke: at most MOST_PROMPTS × MOST_COLUMNS strokes of about 8 bytes, so up to 240 kB; a run of 64
-prompts and 50 steps takes 10 to 25 kB.
+prompt earned there. There are at most MOST_PROMPTS × MOST_COLUMNS strokes of about 8 bytes, so up
+to 240 kB; a run of 64 prompts and 50 steps takes 10 to 25 kB.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
+from rlreport.draw.cells import SHARES, Scale, block, scale_of_means
 from rlreport.draw.chart import drawable, evenly
 from rlreport.draw.direct import escaped
 from rlreport.draw.strips import Steps, rule_marks
@@ -32,10 +31,6 @@ LEAST_PART = 0.1
 HEIGHT = 600  # of the map, in pixels, at most
 ROW_HEIGHT = 14  # of a row, at most
 GAP = 6  # between prompts of the training and those of validation
-# Colours of cells, from the lowest to the highest: the scale of tokens without its first colours,
-# which are near to that of a page, as are cells without a response
-COLOURS = tuple(f"seq-{number}" for number in range(3, 10))
-_CLIPPED = 0.02  # part of the cells at either end of the scale of rewards
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,44 +178,14 @@ def _rows(recurring: pd.DataFrame) -> pd.DataFrame:
     return ranked.iloc[evenly(len(ranked), MOST_PROMPTS)]
 
 
-class Scale(NamedTuple):
-    """The ends of the scale of colours, and whether means of cells are beyond them."""
-
-    low: float
-    high: float
-    is_clipped: bool
-
-    def parts(self, means: Floats) -> Floats:
-        """Return how far along the scale means are, 0 to 1; in the middle if all are equal."""
-        if self.low == self.high:
-            return np.where(np.isfinite(means), 0.5, np.nan)
-        # Divided first: the range of large rewards may be infinite.
-        half_range = self.high / 2 - self.low / 2
-        return np.clip((means / 2 - self.low / 2) / half_range, 0, 1)
-
-
 def scale_of(drawn: PromptMap) -> Scale:
     """Return the scale of a map: from 0 to 1 of shares, else that of most cells."""
-    if drawn.measure == "solved":
-        return Scale(0.0, 1.0, is_clipped=False)
-    means = drawn.means[drawn.count > 0]
-    least = float(means.min(initial=np.inf))
-    most = float(means.max(initial=-np.inf))
-    if not least < most:  # equal, or no value that can be drawn
-        level = least if least == most else 0.0
-        return Scale(level, level, is_clipped=False)
-    low, high = np.quantile(means, [_CLIPPED, 1 - _CLIPPED]).tolist()
-    if not low < high:
-        low = least
-        high = most
-    return Scale(low, high, is_clipped=least < low or most > high)
+    return SHARES if drawn.measure == "solved" else scale_of_means(drawn.means)
 
 
 def colour_indices(drawn: PromptMap) -> Ints:
     """Return the index in COLOURS of each cell, −1 without a response; int64 (R, C)."""
-    parts = scale_of(drawn).parts(drawn.means)
-    places = np.rint(parts * (len(COLOURS) - 1))
-    return np.where(np.isfinite(places), places, -1).astype(np.int64)
+    return scale_of(drawn).colours(drawn.means)
 
 
 def cells_on_page(
@@ -233,46 +198,9 @@ def cells_on_page(
     for start, end in ((0, training), (training, len(drawn.prompts))):
         if start < end:
             top = start * drawn.row_height + (drawn.gap if start else 0)
-            parts.append(_block(indices[start:end], top, drawn.row_height))
+            parts.append(block(indices[start:end], top, drawn.row_height))
     return (
         f'<svg width="100%" height="{drawn.height}" role="img" fill="none" '
         f'aria-label="{escaped(description, language)}">{"".join(parts)}'
         f"{rule_marks(steps, drawn.height)}</svg>"
     )
-
-
-def _block(indices: Ints, top: int, row_height: int) -> str:
-    """Return rows of cells, ``top`` pixels below the upper edge."""
-    rows, columns = indices.shape
-    paths = _paths(indices)
-    return (
-        f'<svg y="{top}" width="100%" height="{rows * row_height}" viewBox="0 0 {columns} {rows}" '
-        f'preserveAspectRatio="none" shape-rendering="crispEdges">{paths}</svg>'
-    )
-
-
-def _paths(indices: Ints) -> str:
-    """Return a path per colour; neighbouring cells of a colour in a row are one stroke."""
-    columns = indices.shape[1]
-    flat = indices.ravel()
-    is_start = np.ones(len(flat), bool)
-    is_start[1:] = flat[1:] != flat[:-1]
-    is_start[::columns] = True  # a row begins
-    starts = np.flatnonzero(is_start)
-    lengths = np.diff(starts, append=len(flat))
-    paths = []
-    for index, colour in enumerate(COLOURS):
-        own = flat[starts] == index
-        if not own.any():
-            continue
-        y, x = np.divmod(starts[own], columns)
-        length = lengths[own]
-        # Relative moves are shorter: from the end of the stroke before
-        dx = np.diff(x, prepend=0)
-        dx[1:] -= length[:-1]
-        dy = np.diff(y, prepend=0)
-        moves = np.column_stack([dx, dy, length]).tolist()
-        strokes = "".join(f"m{right} {down}h{along}" for right, down, along in moves)
-        # Strokes are one row high, and lie in its middle.
-        paths.append(f'<path stroke="var(--{colour})" d="M0 .5{strokes}"/>')
-    return "".join(paths)

@@ -12,9 +12,10 @@ from rlreport.draw.theme import LIGHT
 NARROWEST = 298
 # Opacity of a rule on charts that the lead finding does not refer to, where it has no label
 QUIET = 0.3
-# Baselines of labels inside a plot, in pixels from its top: one line, and the next
+# Baseline of the first line of labels inside a plot, in pixels from its top; those of the next
+# lines are LINE_HEIGHT below each other
 FIRST_LINE = 9
-NEXT_LINE = 22
+LINE_HEIGHT = 13
 # Mean width of a character of a label, and what is free beside it, in pixels
 _CHARACTER_WIDTH = 5.6
 _GAP = 8
@@ -97,7 +98,7 @@ class PlacedRules:
         """Pixels at the top of the plot that labels take, 0 without labels."""
         if not self.labelled or not self.rules:
             return 0
-        return FIRST_LINE + 4 + (NEXT_LINE - FIRST_LINE) * self._lines[-1][2]
+        return FIRST_LINE + 4 + LINE_HEIGHT * self._lines[-1][2]
 
     def places(self, width: float) -> list[float]:
         """Return where the rules are on a plot of this width, in pixels."""
@@ -146,7 +147,7 @@ class PlacedRules:
                     "step": rule.step,
                     "label": rule.words,
                     "side": "after" if side > 0 else "before",
-                    "place": NEXT_LINE if line else FIRST_LINE,
+                    "place": FIRST_LINE + LINE_HEIGHT * line,
                     "colour": LIGHT[rule.colour],
                 }
                 labels.append(label)

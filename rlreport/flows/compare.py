@@ -9,8 +9,11 @@ from pathlib import Path
 from rlreport.check import Thresholds, judge, load_thresholds
 from rlreport.check.run import Run
 from rlreport.check.sentence import with_texts
-from rlreport.comparison import words
+from rlreport.comparison.guardrail_words import caveats
+from rlreport.comparison.headline import changed, sentence
+from rlreport.comparison.learning import learning
 from rlreport.comparison.outcome import Gate, Outcome, outcome_of
+from rlreport.comparison.remarks import gate_sentence, notes
 from rlreport.comparison.run import ComparedRun, of_logs, of_report
 from rlreport.comparison.saved import earlier_report, report_about, seeds_at
 from rlreport.deliver.deliver import deliver
@@ -41,7 +44,7 @@ class ComparisonReport:
     outcome: Outcome
 
     def __repr__(self) -> str:
-        """Return the verdict, the remarks and the result of ``fail_on``, and the path."""
+        """Return the result, the remarks and the result of ``fail_on``, and the path."""
         lines = [self.sentence, *self.notes, self.gate_sentence, str(self.out)]
         return "\n".join(printable(line) for line in lines if line)
 
@@ -53,19 +56,23 @@ class ComparisonReport:
     @property
     def gate_sentence(self) -> str:
         """The result of ``--fail-on``, or that ``--require-evidence`` is not met; otherwise ""."""
-        return words.gate_sentence(self.outcome)
+        return gate_sentence(self.outcome)
 
     @property
     def sentence(self) -> str:
-        """The verdict as text: broken runs, then the reward difference with its interval."""
-        return words.sentence(self.outcome)
+        """The result as text: broken runs, then the reward difference with its interval."""
+        return sentence(self.outcome)
 
     @property
     def notes(self) -> list[str]:
-        """Remarks on the comparison, such as limits of its evidence, one sentence each."""
-        learning = words.learning(self.outcome)
-        notes = words.notes(self.outcome)
-        return [learning, *notes] if learning else list(notes)
+        """What differs, how fast the runs learned, figures that got worse, limits of evidence."""
+        remarks = [
+            changed(self.outcome),
+            learning(self.outcome),
+            caveats(self.outcome),
+            *notes(self.outcome),
+        ]
+        return [remark for remark in remarks if remark]
 
 
 def build_comparison(
@@ -164,16 +171,8 @@ def compared_run(
 
 def _pages(outcome: Outcome, options: CompareOptions, form: Form) -> ComparisonPages:
     """Return the pages of a comparison with all details, before they are fitted in a size."""
-    title = message(
-        "{new} against {base}", new=outcome.new.name, base=outcome.base.name
-    )
-    comparison = outcome.comparison
-    charts = comparison_charts(
-        comparison.windows.common.astype(float),  # the steps of the curves
-        *comparison.curves,  # of BASE and of NEW
-        comparison.band,
-        comparison.paths,
-    )
+    labels = outcome.labels
+    title = message("{new} against {base}", new=labels.new, base=labels.against)
     return ComparisonPages(
         outcome=outcome,
         title=options.title or options.language.of(title),
@@ -181,5 +180,6 @@ def _pages(outcome: Outcome, options: CompareOptions, form: Form) -> ComparisonP
         encode=form.encode,
         one_file=form.one_file,
         shown=len(outcome.flips),  # all prompts that were won or lost
-        charts=drawn(charts, options.language),
+        with_tokens=len(outcome.flips),
+        charts=drawn(comparison_charts(outcome), options.language),
     )

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 from urllib.parse import quote
 
 from rlreport.comparison.saved import REPORT, report_about
@@ -27,7 +26,8 @@ from rlreport.flows.run_reports import (
 from rlreport.formats.logged import dicts
 from rlreport.options import BuildOptions
 from rlreport.pages.html import environment
-from rlreport.pages.index import Listed, grouped, reward_chart, runs_view
+from rlreport.pages.index import runs_view
+from rlreport.pages.index_rows import IndexRun, Listed, index_run
 from rlreport.pages.page import RenderedPage
 from rlreport.pages.table import Shell
 from rlreport.read.listing import find_sources, is_url
@@ -44,12 +44,15 @@ from rlreport.text.clean import safe_text
 from rlreport.text.language import Language
 from rlreport.text.messages import message
 
+_ReadFiles: TypeAlias = frozenset[tuple[str, Any]]  # (name, bytes) of each file
+
 
 class Source(NamedTuple):
     """A report to list, or what is listed although it has none."""
 
     path: Path
     problem: str = ""  # why there is no report
+    name: str = ""  # of the run that has none
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,14 +88,21 @@ def build_index(
     sources, runs = _found_at(places, limit)
     # The folder of reports may lie in one of the places.
     of_runs = [one for one in sources if one.path.parent.resolve() == folder.path]
-    listed = {
-        source: _entry(source, target.parent)
-        for source in sources
+    rows: list[IndexRun] = []
+    read: dict[Path, _ReadFiles] = {}
+
+    def add_row(source: Source) -> None:
+        # One at a time, as the data of a report may be large.
+        listed = _entry(source, target.parent)
+        rows.append(index_run(listed, options.language))
+        read[source.path.resolve()] = _files_read(listed)
+
+    for source in sources:
         # An index must not list itself.
-        if source not in of_runs and source.path.resolve() != target
-    }
+        if source not in of_runs and source.path.resolve() != target:
+            add_row(source)
     results = build_missing(
-        _without_report(runs, listed),
+        _without_report(runs, read),
         folder,
         options,
         Progress(options.quiet, options.language),
@@ -100,20 +110,20 @@ def build_index(
     )
     made = {result.path for result in results}
     # The other ones are of runs whose logs are no more.
-    found = [one for one in of_runs if one.path.resolve() not in made]
-    found += map(_source_of, results)
-    entries = [*listed.values(), *(_entry(one, target.parent) for one in found)]
+    others = [one for one in of_runs if one.path.resolve() not in made]
+    for source in (*others, *map(_source_of, results)):
+        add_row(source)
     # Some broken reports are listed as such, but a page of nothing else would be of no use.
-    if entries and all(entry.is_unread for entry in entries):
-        raise UsageError(f"{entries[0].place}: {entries[0].why}")
+    if rows and all(row.is_unread for row in rows):
+        raise UsageError(f"{rows[0].place}: {rows[0].sentence}")
     title = title or options.language.of(message("Runs"))
-    content = _document(entries, title, options.language)
+    content = _document(rows, title, options.language)
     with publishing(out, FORMS["html"]) as path, path.open("wb") as file:
         file.writelines(content)
     return Index(
         out,
-        len(entries),
-        unread=[(entry.place, entry.why) for entry in entries if entry.is_unread],
+        len(rows),
+        unread=[(row.place, row.sentence) for row in rows if row.is_unread],
         built=sum(one.state == "built" for one in results),
         kept=sum(one.state == "kept" for one in results),
     )
@@ -142,17 +152,15 @@ def _index_path(given: str | Path) -> Path:
 
 
 def _document(
-    listed: Sequence[Listed], title: str, language: Language
+    listed: Sequence[IndexRun], title: str, language: Language
 ) -> Iterator[bytes]:
     """Yield the parts of the page, an HTML file with everything in it."""
     shell = Shell(title=title, run=title, kind="runs")
-    groups = grouped(listed, language)
-    chart = reward_chart(groups)  # None with fewer than two runs
-    view = runs_view(groups, drawn([chart], language) if chart else [])
+    view = runs_view(listed, lambda charts: drawn(charts, language), language)
     template = environment(language).get_template("main/runs.html")
     html = template.render(view=language.of(view), shell=shell)
     page = encode_view(RenderedPage("index.html", "", title, html))
-    # Its only chart is a picture, so that it needs no script for charts.
+    # Its charts are pictures, so that it needs no script for charts.
     yield from assemble(shell, iter([page.content]), language=language, charts=False)
 
 
@@ -218,9 +226,9 @@ def _runs_of_wandb(url: str, limit: int) -> list[Wanted]:
 
 
 def _without_report(
-    runs: Sequence[Wanted], listed: Mapping[Source, Listed]
+    runs: Sequence[Wanted], reports: Mapping[Path, _ReadFiles]
 ) -> list[Wanted]:
-    """Return the runs of which no report is listed.
+    """Return the runs that have none of the ``reports``, given the files that these have read.
 
     A report is that of a run if it lies in its folder, or has read its files and those of no other.
     """
@@ -230,36 +238,36 @@ def _without_report(
         if isinstance(run.place, Path) and run.logs == (run.place,)
     }
     reported: set[Path | WandbRun] = set()
-    others: list[Mapping[str, Any]] = []  # reports in no folder of a run
-    for source, entry in listed.items():
-        around = [one for one in source.path.resolve().parents if one in folders]
-        if around:
-            reported.add(folders[around[0]])
-        elif entry.about is not None:
-            others.append(entry.about)
-    if others:
+    elsewhere: list[_ReadFiles] = []
+    for path, read in reports.items():
+        around = [one for one in path.parents if one in folders]
+        reported.update(folders[one] for one in around[:1])
+        if read and not around:
+            elsewhere.append(read)
+    if elsewhere:
         files_of = {run.place: _files_of(run) for run in runs if run.logs}
-        for about in others:
-            read = [place for place, files in files_of.items() if _is_of(about, files)]
-            reported.update(read if len(read) == 1 else ())
+        for read in elsewhere:
+            places = [place for place, files in files_of.items() if read <= files]
+            reported.update(places if len(places) == 1 else ())
     return [run for run in runs if run.place not in reported]
 
 
-def _files_of(run: Wanted) -> set[tuple[str, int]]:
-    """Return the files of a run, named as in a report of it, and their sizes."""
+def _files_of(run: Wanted) -> _ReadFiles:
+    """Return the files of a run, named as in a report of it."""
     try:
         sources = find_sources(run.logs).sources
     except RlreportError:  # building its report tells why
-        return set()
-    return {(source.name, source.size) for source in sources}
+        return frozenset()
+    return frozenset((source.name, source.size) for source in sources)
 
 
-def _is_of(about: Mapping[str, Any], files: AbstractSet[tuple[str, int]]) -> bool:
-    """Return whether a report has read such files, and no others."""
-    read = {
-        (str(file.get("name")), file.get("bytes")) for file in dicts(about.get("files"))
-    }
-    return bool(read) and read <= files
+def _files_read(listed: Listed) -> _ReadFiles:
+    """Return the files with rollouts that a report has read."""
+    return frozenset(
+        (str(file.get("name")), file.get("bytes"))
+        for file in dicts((listed.about or {}).get("files"))
+        if isinstance(file.get("bytes"), int)
+    )
 
 
 def _source_of(result: RunReport) -> Source:
@@ -268,8 +276,8 @@ def _source_of(result: RunReport) -> Source:
         return Source(result.path)
     run = result.run
     called = f"run {safe_text(run.part)}: " if run.part else ""
-    place = Path(run.name) if isinstance(run.place, WandbRun) else run.place
-    return Source(place, called + result.problem)
+    place = result.path if isinstance(run.place, WandbRun) else run.place
+    return Source(place, called + result.problem, run.name)
 
 
 def _entry(source: Source, root: Path) -> Listed:
@@ -285,7 +293,7 @@ def _entry(source: Source, root: Path) -> Listed:
     about = UnusableInputError(source.problem) if source.problem else _about(path)
     if isinstance(about, RlreportError):
         why = str(about).removeprefix(f"{path}: ")  # its row has the path already
-        return Listed(name, href, about=None, why=safe_text(why))
+        return Listed(name, href, None, safe_text(why), name=source.name)
     if about is None:
         return Listed(name, href, about=None, why="not a report of rlreport")
     form: Literal["folder", "html", "zip"] = "folder"

@@ -30,11 +30,12 @@ _UNSAFE = "<>&\u2028\u2029"
 
 
 class Node(NamedTuple):
-    """A data element of a one-file report: ``<script type=MEDIA class=NAME>``."""
+    """A data element of a one-file report: ``<script type=MEDIA class=NAME data-step=STEP>``."""
 
     media: str
     name: str
     content: str
+    step: str = ""  # the step whose data it has, "" for those of the run
 
 
 @lru_cache(maxsize=8)

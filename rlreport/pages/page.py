@@ -145,9 +145,14 @@ def tokens_script(page: RenderedPage) -> tuple[str, bytes] | None:
     """Return path and content of the script with the tokens of a step, None if none are kept."""
     if not page.tokens:
         return None
+    return script_of_tokens(str(page.step), page.tokens)
+
+
+def script_of_tokens(step: str, packed: str) -> tuple[str, bytes]:
+    """Return path and content of the script with packed tokens, which it names by ``step``."""
     # Base64 has no character that would need an escape.
-    script = f'(globalThis.rlreportTokens ??= {{}})["{page.step}"] = "{page.tokens}";\n'
-    return TOKENS_SCRIPT.format(step=page.step), script.encode()
+    script = f'(globalThis.rlreportTokens ??= {{}})["{step}"] = "{packed}";\n'
+    return TOKENS_SCRIPT.format(step=step), script.encode()
 
 
 # Encodes a page for an output form

@@ -124,6 +124,23 @@ class TitlesData(TypedDict):
     other: NotRequired[str]
 
 
+class SideData(TypedDict):
+    """The responses of one run to the prompts of a comparison."""
+
+    key: str
+    name: str
+    values: dict[str, Numbers]
+    answers: dict[str, str]
+
+
+class SidesData(TypedDict):
+    """What the panel of a comparison shows of both responses to each prompt."""
+
+    columns: list[ColumnData]
+    sides: list[SideData]
+    tokens: list[int]
+
+
 class PanelData(TypedDict):
     """Responses as the response panel shows them, with their conversations, groups and branches."""
 
@@ -165,6 +182,7 @@ class RowsData(PanelData):
     presets: NotRequired[list[PresetData]]
     advantage: NotRequired[Literal["logged"]]
     titles: NotRequired[TitlesData]
+    compared: NotRequired[SidesData]
 
 
 class RunListData(TypedDict):
@@ -269,3 +287,31 @@ class PromptMapData(TypedDict):
     gap: int
     row: int
     address: str
+
+
+class SideMapData(TypedDict):
+    """The columns of the map of prompts × sides: ``script.side-map-data``."""
+
+    prompts: list[int]
+    names: list[str]
+    rows: list[int]
+    base: list[float | None]
+    new: list[float | None]
+    change: list[str]
+    words: dict[str, str]
+    sides: list[str]
+
+
+class IndexMetricData(TypedDict):
+    """A metric of the runs of an index; its lists have a value for each row of the list."""
+
+    key: str
+    label: str
+    headers: list[str]
+    unit: str
+    written: NumberKind
+    first: Numbers
+    best: Numbers
+    last: Numbers
+    percentages: list[bool]
+    paths: list[str]

@@ -10,9 +10,9 @@ from markupsafe import Markup
 
 from rlreport.check.trust import OVERPAID
 from rlreport.draw import strips
+from rlreport.draw.cells import COLOURS
 from rlreport.draw.chart import finite_or_none
 from rlreport.draw.prompt_map import (
-    COLOURS,
     PromptMap,
     cells_on_page,
     prompt_map,

@@ -50,7 +50,7 @@ from rlreport.pages.step_jobs import Renderer, render_steps
 from rlreport.pages.summary import RunSummary
 from rlreport.pages.table import ColumnView, Shell
 from rlreport.pages.terms import PAGE as TERMS
-from rlreport.pages.terms import terms_view
+from rlreport.pages.terms import TERMS_SCRIPT, terms_view
 from rlreport.summarise.environments import environments_of
 from rlreport.system.own_output import BUILT_FROM
 from rlreport.tables import Tables
@@ -63,7 +63,6 @@ RUN_SCRIPT = "data/run.js"
 # Path of the script with the texts of all shown responses, for the responses page
 TEXTS_SCRIPT = "data/texts.js"
 # Path of the script with the definitions of figures, which pages load with the first that is opened
-TERMS_SCRIPT = "data/terms.js"
 # Fraction of the maximum size for the numbers (no texts) of all responses
 DATA_SHARE = 0.2
 

@@ -22,11 +22,15 @@ from rlreport.definitions import (
 )
 from rlreport.metrics.roles import known_keys, roles_of
 from rlreport.pages.context import RunReport
+from rlreport.pages.html import environment, gzip_base64
 from rlreport.pages.page import Addresses, Page
 from rlreport.text.clean import printable, shortened
+from rlreport.text.language import Language
 from rlreport.text.messages import clauses, message, percent, with_unit
 from rlreport.text.numbers import MINUS, exact
 
+# Path of the script with the definitions
+TERMS_SCRIPT = "data/terms.js"
 # Longest name of a metric that a definition shows, in characters
 LONGEST_NAME = 120
 
@@ -69,7 +73,11 @@ def _terms_view(report: RunReport) -> TermsView:
     groups = []
     for heading, columns in GROUPS:
         views = [
-            _term_view(report, column.term)
+            term_view(
+                column.term,
+                report.run.thresholds,
+                own=_own_name(report, column.term, meaning_of(column.term).role),
+            )
             for column in columns
             if column.term in shown
         ]
@@ -137,10 +145,19 @@ def role_of_metrics(report: RunReport) -> dict[str, str]:
     return {name: role for role, name in _roles(report).items()}
 
 
-def _term_view(report: RunReport, term: str) -> TermView:
+def term_view(
+    term: str, thresholds: Thresholds | None, *, own: tuple[str, str] = ("", "")
+) -> TermView:
+    """Return a definition.
+
+    Args:
+        term: of a figure or a word in ``defined``.
+        thresholds: those that judged the run, None to leave them out.
+        own: words and the name of the run's metric of the figure.
+    """
     column = defined()[term]
     meaning = meaning_of(term)
-    own = _own_name(report, term, meaning.role)
+    limits = [] if thresholds is None else limits_in_words(meaning.limits, thresholds)
     return TermView(
         term=term,
         label=column.label,
@@ -148,11 +165,26 @@ def _term_view(report: RunReport, term: str) -> TermView:
         tells=message(meaning.tells),
         sentence=sentence_of(term),
         formula=meaning.formula if meaning.formula != column.help else "",
-        limits=limits_in_words(meaning.limits, report.run.thresholds),
+        limits=limits,
         own=own,
         trainers=[] if any(own) else names_of_trainers(meaning.role),
         source=message(meaning.source),
     )
+
+
+def packed_definitions(terms: Iterable[str], language: Language) -> str:
+    """Return the definitions of these terms as HTML, packed; "" if none is defined.
+
+    They are for several runs, which may have been judged by other limits: none are named.
+    """
+    wanted = set(terms)
+    views = [term_view(term, None) for term in defined() if term in wanted]
+    if not views:
+        return ""
+    macros = environment(language).get_template("macros/terms.html")
+    entry = macros.make_module().term  # type: ignore[attr-defined]
+    html = "".join(entry(view) for view in language.of(views))
+    return gzip_base64(f"<dl>{html}</dl>".encode("utf-8", "replace"))
 
 
 def _own_name(report: RunReport, term: str, role: str) -> tuple[str, str]:

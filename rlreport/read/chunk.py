@@ -31,8 +31,8 @@ from rlreport.read.token_rows import TokenRows, token_rows
 from rlreport.system.function_process import Signature
 from rlreport.tables import NoteKind, RowRole
 from rlreport.text.clean import EOS_TOKENS, clean_prompt, clean_text, safe_text
-from rlreport.text.labels import label_hit
-from rlreport.text.scripts import is_garbled
+from rlreport.text.labels import answer_marks, label_hit
+from rlreport.text.scripts import is_garbled, is_in_other_script, main_script
 from rlreport.text.tokens import structure_of
 
 
@@ -243,6 +243,34 @@ def _label_hits(rows: Sequence[ParsedRow], responses: Sequence[str]) -> Floats:
     return hits
 
 
+def _answer_formats(rows: Sequence[ParsedRow], responses: Sequence[str]) -> Ints:
+    """Return how each row marks its final answer, as bits of ``labels.ANSWER_MARKS``, (R,)."""
+    marks = [
+        answer_marks(_last_turn(row) or response)
+        for row, response in zip(rows, responses, strict=True)
+    ]
+    return np.array(marks, np.int64)
+
+
+def _other_scripts(
+    rows: Sequence[ParsedRow], responses: Sequence[str], options: ReadOptions
+) -> Floats:
+    """Return whether each row is in another script than its prompt: 1, 0, or NaN, (R,)."""
+    pads = options.pad_tokens
+    others = np.full(len(rows), np.nan)
+    for i, (row, response) in enumerate(zip(rows, responses, strict=True)):
+        script = _prompt_script(row.prompt, pads, options.system_end_token)
+        others[i] = is_in_other_script(response, script)
+    return others
+
+
+@lru_cache(maxsize=512)  # the responses of a group have the same prompt
+def _prompt_script(
+    prompt: str, pad_tokens: tuple[str, ...], system_end_token: str | None
+) -> str:
+    return main_script(clean_prompt(prompt, pad_tokens, system_end_token))
+
+
 def _last_turn(row: ParsedRow) -> str:
     """Return the last text that the policy wrote in a conversation, "" without turns.
 
@@ -332,6 +360,8 @@ def _row_columns(
     }
     columns |= _text_columns(texts)
     columns["label_hit"] = _label_hits(rows, texts.responses)
+    columns["answer_format"] = _answer_formats(rows, texts.responses)
+    columns["other_script"] = _other_scripts(rows, texts.responses, options)
     rewards = np.array([row.rewards for row in rows]).T
     columns |= zip(REWARDS, rewards, strict=True)
     # A reward that is missing for a known reason is counted there, not as NaN.

@@ -54,19 +54,26 @@ class Environments:
 
 
 def environments_of(tables: Tables) -> Environments | None:
+    """Return the environments of a run's responses, see ``environments_in``."""
+    return environments_in(tables.extras)
+
+
+def environments_in(extras: pd.DataFrame) -> Environments | None:
     """Return the environments by a field in ENVIRONMENT_FIELDS; None without a suitable field.
+
+    ``extras`` has a row per response and a column per logged field.
 
     A field is suitable if most responses have it, with two to MAX_VALUES different values.
     """
     # Lower case -> name as logged. Of fields that differ in case only, the first counts: it is
     # assigned last.
-    columns = [str(name) for name in reversed(tables.extras.columns)]
+    columns = [str(name) for name in reversed(extras.columns)]
     logged_names = {name.lower(): name for name in columns}
     for field in ENVIRONMENT_FIELDS:
         if field not in logged_names:
             continue
         logged_name = logged_names[field]
-        values = _names_in(tables.extras[logged_name], field)
+        values = _names_in(extras[logged_name], field)
         if values is None:
             continue
         counts = values.value_counts()

@@ -112,31 +112,47 @@ def prompt_courses(responses: pd.DataFrame) -> pd.DataFrame:
     values = prompt_values(responses)
     prompts = Grouped.by(values.prompt)
     sides = _sides(values, prompts)
-    early = prompts.mean(np.where(sides == 0, values.value, np.nan))
-    late = prompts.mean(np.where(sides == 1, values.value, np.nan))
+    return pd.DataFrame(
+        {
+            "prompt_id": prompts.first(values.prompt),
+            "early": prompts.mean(np.where(sides == 0, values.value, np.nan)),
+            "late": prompts.mean(np.where(sides == 1, values.value, np.nan)),
+            "course": courses_of(values.value, prompts, sides, values.measure),
+        }
+    )
+
+
+def courses_of(values: Floats, prompts: Grouped, sides: Ints, measure: Measure) -> Ints:
+    """Return what became of each prompt from one side to the other, a PromptCourse each, (P,).
+
+    Args:
+        values: the measured value of each response, (R,).
+        prompts: the responses by prompt.
+        sides: 0 for responses of the early side, 1 for those of the late one, else −1, (R,).
+        measure: what is measured, see the module.
+    """
     recurs = prompts.sum((sides == 0).astype(np.float64)) > 0
     course = np.where(recurs, int(PromptCourse.UNCLEAR), int(PromptCourse.NONE))
-    if values.measure == "solved":
-        right = prompts.mean(values.value)
+    if measure == "solved":
+        right = prompts.mean(values)
         course[recurs & (right == 0)] = PromptCourse.NEVER
         course[recurs & (right == 1)] = PromptCourse.ALWAYS
     tested = np.flatnonzero(course == PromptCourse.UNCLEAR)
-    if values.measure == "solved":
-        p = fisher_p(_counts(values.value, prompts, sides)[tested])
-        rises = late[tested] > early[tested]
+    if measure == "solved":
+        counts = _counts(values, prompts, sides)[tested]
+        p = fisher_p(counts)
+        a, n, b, m = counts.T
+        rises = b * n > a * m  # b / m > a / n
     else:
         # Rewards that differ by rounding only are equal.
-        rewards = significant(values.value)
+        rewards = significant(values)
         results = [_ranked(rewards, prompts, sides, i) for i in tested.tolist()]
         p = np.array([result.p for result in results])
         rises = np.array([result.rises for result in results], bool)
     is_kept = kept(p, FALSE_DISCOVERIES)
     course[tested[is_kept & rises]] = PromptCourse.IMPROVED
     course[tested[is_kept & ~rises]] = PromptCourse.REGRESSED
-    ids = prompts.first(values.prompt)
-    return pd.DataFrame(
-        {"prompt_id": ids, "early": early, "late": late, "course": course}
-    )
+    return course
 
 
 def _sides(values: PromptValues, prompts: Grouped) -> Ints:

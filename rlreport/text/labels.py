@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
+import orjson
+
 from rlreport.text.clean import without_special
 
 # A label of more characters is a text, not an answer
@@ -103,6 +105,14 @@ _START = re.compile(r"(?:[\s:：=*_`#$]|\\[\[(])*")
 _SENTENCE_END = re.compile(r"\n|[!?。！？]|\.(?=\s|$)")
 # Scripts that write words without blanks between them: kana, Han, Hangul, Thai
 _UNSPACED = "\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
+
+
+# How responses mark their final answer; entry i is bit i (value 2**i) of ``answer_marks``
+ANSWER_MARKS = ("<answer>", "\\boxed", "answer", "####", "json")
+# Marks are looked for in so many characters at the end of a response
+_MARK_TAIL = 1_000
+# An object of JSON at the end begins at one of the first so many braces of this part
+_MOST_BRACES = 4
 
 
 class Answer(NamedTuple):
@@ -213,6 +223,45 @@ def final_answer(response: str) -> Answer:
     if marked is not None:
         return Answer(marked, is_explicit=True)
     return Answer(_end_of(response), is_explicit=False)
+
+
+def answer_marks(response: str) -> int:
+    r"""Return how a response marks its final answer near its end, as bits of ``ANSWER_MARKS``.
+
+    ``<answer>`` stands for the tag, "answer" for "answer is", "Answer:" and "答案", "json" for an
+    object of JSON with which the response ends.
+    """
+    tail = response[-_MARK_TAIL:]
+    marks = 0
+    if _CLOSE in tail or _OPEN in tail:
+        marks = 1
+    if _BOX in tail:
+        marks |= 2
+    for phrase in _last_phrases(tail):
+        if phrase[0] != _AFTER:
+            marks |= 4
+        elif _announced(tail, phrase) is not None:
+            marks |= 8
+    if _ends_in_json(tail):
+        marks |= 16
+    return marks
+
+
+def _ends_in_json(tail: str) -> bool:
+    """Return whether a text ends with an object of JSON, maybe in a block of code."""
+    text = tail.rstrip("`\n ")
+    if not text.endswith("}"):
+        return False
+    start = -1
+    for _ in range(_MOST_BRACES):
+        start = text.find("{", start + 1)
+        if start < 0:
+            return False
+        try:
+            return bool(orjson.loads(text[start:].encode(errors="replace")))
+        except orjson.JSONDecodeError:
+            continue
+    return False
 
 
 def is_hit(answer: Answer, label: Label) -> bool:
@@ -328,18 +377,24 @@ def _boxed(text: str) -> str | None:
 def _after_phrase(tail: str) -> str | None:
     """Return what follows the last phrase that announces the answer, None without one."""
     for phrase in _last_phrases(tail):
-        start = _START.match(tail, phrase.end())
-        assert start is not None  # as it matches "", too
-        after = tail[start.end() :][:_LONGEST_ANSWER]
-        if phrase[0] != _AFTER:
-            end = _SENTENCE_END.search(after)
-            return after[: end.start()] if end else after
-        # A heading of Markdown starts with #### too; its text is no number alone.
-        line = after.partition("\n")[0]
-        is_last = not tail[start.end() + len(line) :].strip()
-        if is_last or _amount(normalize(line)) is not None:
-            return line
+        announced = _announced(tail, phrase)
+        if announced is not None:
+            return announced
     return None
+
+
+def _announced(tail: str, phrase: re.Match[str]) -> str | None:
+    """Return the answer that follows a phrase, None if it is no answer."""
+    start = _START.match(tail, phrase.end())
+    assert start is not None  # as it matches "", too
+    after = tail[start.end() :][:_LONGEST_ANSWER]
+    if phrase[0] != _AFTER:
+        end = _SENTENCE_END.search(after)
+        return after[: end.start()] if end else after
+    # A heading of Markdown starts with #### too; its text is no number alone.
+    line = after.partition("\n")[0]
+    is_last = not tail[start.end() + len(line) :].strip()
+    return line if is_last or _amount(normalize(line)) is not None else None
 
 
 def _last_phrases(tail: str) -> Iterator[re.Match[str]]:

@@ -34,7 +34,7 @@ def written(value: float, kind: NumberKind = "number") -> str:
     if math.isnan(value):
         return MISSING
     if kind == "count":
-        return _decimal(value, 0) if abs(value) < _MOST_WHOLE else _significant(value)
+        return fixed(value, 0) if abs(value) < _MOST_WHOLE else _significant(value)
     if kind == "share":
         return f"{_percentage(100 * value)}%"
     return _significant(value)
@@ -54,7 +54,7 @@ def short(value: float, digits: int) -> str:
     if not -4 <= power < 6:
         text = mantissa.replace("-", MINUS).removesuffix(".0")
         return f"{text} × 10{str(power).translate(_SUPERSCRIPTS)}"
-    return _decimal(value, max(0, digits - 1 - power))
+    return fixed(value, max(0, digits - 1 - power))
 
 
 def exact(value: float) -> str:
@@ -100,7 +100,7 @@ def _significant(value: float) -> str:
     # The exponent after rounding: 9.996 becomes 10.0, with one decimal instead of two.
     exponent = int(f"{size:.{_DIGITS - 1}e}".split("e")[1])
     decimals = max(0, _DIGITS - 1 - exponent)  # 0 if the integer part has all digits
-    return _decimal(value, decimals)
+    return fixed(value, decimals)
 
 
 def _percentage(percentage: float) -> str:
@@ -108,14 +108,14 @@ def _percentage(percentage: float) -> str:
     size = abs(percentage)
     # What one decimal would show as "100.0" is "100".
     if 99.95 <= size < 100.05:
-        return _decimal(percentage, 0)
+        return fixed(percentage, 0)
     if 1 <= size < _MOST_PLAIN:
-        return _decimal(percentage, 1)
+        return fixed(percentage, 1)
     return _significant(percentage)
 
 
-def _decimal(value: float, decimals: int) -> str:
-    """Format with fixed decimals; halves are rounded away from zero, as in browsers."""
+def fixed(value: float, decimals: int) -> str:
+    """Format with fixed decimals: "0.60"; halves are rounded away from zero, as in browsers."""
     rounded: float | Decimal = value
     # Python's own formatting would round a half to the even digit.
     is_half = abs(value) * 10.0**decimals % 1 == 0.5

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import re
 import unicodedata
+from collections import Counter
 from functools import cache
 
 from rlreport.text.tokens import units
@@ -51,6 +53,46 @@ def _counted_script(character: str) -> str:
 def _is_unassigned(character: str) -> bool:
     is_pictograph = ord(character) in _PICTOGRAPHS
     return unicodedata.category(character) == "Cn" and not is_pictograph
+
+
+# A text needs this many letters for its script to be recognized
+LEAST_LETTERS = 6
+_FEW_LETTERS = re.compile(rf"(?:[^A-Za-z]*+[A-Za-z]){{{LEAST_LETTERS}}}")
+_NO_LETTERS = bytes(byte for byte in range(128) if not chr(byte).isalpha())
+LATIN = "LATIN"
+
+
+def letters_by_script(text: str) -> dict[str, int]:
+    """Return script -> number of its letters in a text; an ASCII text may have fewer counted."""
+    if text.isascii():
+        return {LATIN: LEAST_LETTERS} if _FEW_LETTERS.match(text) else {}
+    counts: Counter[str] = Counter()
+    for character, count in Counter(text).items():
+        script = script_of(character)
+        if script:
+            counts[script] += count
+    return counts
+
+
+def main_script(text: str) -> str:
+    """Return the script of most letters of a text, "" if it has fewer than LEAST_LETTERS."""
+    counts = letters_by_script(text)
+    if sum(counts.values()) < LEAST_LETTERS:
+        return ""
+    return max(counts, key=counts.__getitem__)
+
+
+def is_in_other_script(text: str, script: str) -> float:
+    """Return 1 if a text has more letters of another script than of this one, else 0.
+
+    It is unknown (NaN) if the text has few letters, or ``script`` is "".
+    """
+    if not script:
+        return math.nan
+    counts = letters_by_script(text)
+    if sum(counts.values()) < LEAST_LETTERS:
+        return math.nan
+    return float(max(counts.values()) > counts.get(script, 0))
 
 
 def is_garbled(text: str) -> bool:

@@ -1,6 +1,7 @@
 /** Texts in cells: what differs between rows, how a cut text ends, and where the search hit. */
 
 /** @import { Column, Hit, Rows } from "./rows.js" */
+/** @import { Shown } from "./text-parts.js" */
 
 import { el } from "../shared/dom.js";
 import { message } from "../shared/words.js";
@@ -10,7 +11,8 @@ import { partsOf } from "./text-parts.js";
 
 /**
  * @typedef {object} TextOptions
- * @property {(i: number) => boolean} [isCut] whether the response of row i was cut off
+ * @property {(column: Column, i: number) => Shown | null} [ends] what is shown of both ends of a
+ *   text, null for its beginning
  * @property {(column: Column, i: number) => string | null} [beginning] text to show without a hit,
  *   if it is not the whole one
  */
@@ -23,9 +25,9 @@ import { partsOf } from "./text-parts.js";
 
 export class CellTexts {
   /** @param {Rows} rows @param {TextOptions} options */
-  constructor(rows, { isCut = () => false, beginning }) {
+  constructor(rows, { ends = () => null, beginning }) {
     this.rows = rows;
-    this.isCut = isCut;
+    this.ends = ends;
     this.beginning = beginning;
     /** @type {WeakMap<Element, string>} what a cell shows now, if it is not what it was made with */
     this.shown = new WeakMap();
@@ -39,15 +41,15 @@ export class CellTexts {
    */
   plain(column, i) {
     const whole = column.strings?.[i] ?? "";
-    const shown = this.beginning?.(column, i) ?? whole;
-    const text = valuesOf(column.key, shown).join(", ");
-    const isCut = column.key === "response" && this.isCut(i);
-    const { shared, head, middle, end } = partsOf(text, column.prefixes ?? [], isCut);
+    const own = this.beginning?.(column, i) ?? whole;
+    const text = valuesOf(column.key, own).join(", ");
+    const shown = this.ends(column, i);
+    const { shared, head, middle, end } = partsOf(text, column.prefixes ?? [], shown);
     const hidden = shared !== "" && el("span", { class: "shared" }, shared);
     if (!end) return [hidden, head];
     return [
       hidden,
-      el("span", { class: "head" }, head),
+      head !== "" && el("span", { class: "head" }, head),
       middle !== "" && el("span", { class: "middle" }, middle),
       el("span", { class: "end" }, el("span", {}, end)),
     ];
@@ -157,7 +159,7 @@ function fill(clamp, content) {
 function ownExcerpt({ text, at }, { prefixes = [] }) {
   // The text of a hit is in one line.
   const inOneLine = prefixes.map((prefix) => prefix.replace(/\s+/g, " "));
-  const { shared } = partsOf(text, inOneLine, false);
+  const { shared } = partsOf(text, inOneLine, null);
   if (at < shared.length) return [excerptAround(text, at)];
   const rest = excerptAround(text.slice(shared.length), at - shared.length);
   return shared ? [el("span", { class: "shared" }, shared), rest] : [rest];

@@ -2,8 +2,10 @@
 
 /** @import { Preset, RunData } from "../shared/types.d.ts" */
 /** @import { Range, Rows } from "./rows.js" */
+/** @import { Shown } from "./text-parts.js" */
 
 import { allOf, formatSort, parseSort } from "./rows.js";
+import { BOTH_ENDS } from "./text-parts.js";
 
 /** Key of the preset whose responses were stopped by a limit. */
 const CUT_OFF = "cut_off";
@@ -102,6 +104,17 @@ export function countsOf(presets, rows) {
 export function cutOffTest(presets, rows) {
   const preset = presets.find(({ key }) => key === CUT_OFF);
   return preset ? testOf(preset, rows) : () => false;
+}
+
+/**
+ * Returns what lists show of responses: both ends of those that were cut off.
+ * @param {Preset[]} presets
+ * @param {Rows} rows
+ * @returns {(column: {key: string}, i: number) => Shown | null}
+ */
+export function endsOfCutOff(presets, rows) {
+  const isCut = cutOffTest(presets, rows);
+  return ({ key }, i) => (key === "response" && isCut(i) ? BOTH_ENDS : null);
 }
 
 /**

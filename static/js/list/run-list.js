@@ -13,7 +13,7 @@ import { textsOfStep } from "../shared/texts.js";
 import { message } from "../shared/words.js";
 import { readTable } from "./read-table.js";
 import { fieldsOf } from "./conversation-fields.js";
-import { cutOffTest } from "./presets.js";
+import { endsOfCutOff } from "./presets.js";
 import { notSearched, scopesOf } from "./searched.js";
 import { TableView } from "./table.js";
 import { keepInUrl } from "./table-state.js";
@@ -54,7 +54,7 @@ export async function mountRunList(root, section, address, signal) {
     open,
     signal,
     texts: {
-      isCut: cutOffTest(presets, rows),
+      ends: endsOfCutOff(presets, rows),
       // The whole texts are loaded with the first search.
       beginning: (column, i) => data.texts[column.key]?.[i] ?? null,
     },

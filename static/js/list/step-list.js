@@ -10,11 +10,12 @@ import { format } from "../shared/address.js";
 import { el } from "../shared/dom.js";
 import { stepsOfRun } from "../shared/run.js";
 import { fieldsOf } from "./conversation-fields.js";
-import { cutOffTest, isOverpaid, trustworthy } from "./presets.js";
+import { endsOfCutOff, isOverpaid, trustworthy } from "./presets.js";
 import { readTable } from "./read-table.js";
 import { notSearched, scopesOf } from "./searched.js";
 import { TableView } from "./table.js";
 import { keepInUrl } from "./table-state.js";
+import { END_ONLY } from "./text-parts.js";
 import { mountToolbar } from "./toolbar.js";
 
 /**
@@ -46,14 +47,14 @@ export function mountStepList(root, section, data, { address, signal }) {
     const r = i === null ? null : data.n[i];
     // Replace, don't push: Back should close the panel, not replay every response.
     const replace = address.get("r") !== null && i !== null;
-    address.set({ r, token: null, turn: null, quote: null }, { push: !replace });
+    address.set({ r, token: null, side: null, turn: null, quote: null }, { push: !replace });
   };
   const view = new TableView(section, read, {
     open,
     href: (i) => format(address.path, new URLSearchParams({ r: rowIds[i] })),
     signal,
     badges: (i) => badgesOf(data, i),
-    texts: { isCut: cutOffTest(presets, rows) },
+    texts: { ends: data.titles ? endsOfSides : endsOfCutOff(presets, rows) },
   });
   const node = /** @type {HTMLElement} */ (root.querySelector("section.response"));
   const panel = new Panel(node, { data, rows, address, go: open, signal });
@@ -83,6 +84,11 @@ function presetsOf(rows, data) {
   const reward = rows.column("reward");
   if (reward && overpaid) reward.badEnd = "high";
   return trustworthy(data.presets ?? [], overpaid);
+}
+
+/** Returns what the list of a comparison shows of responses. @param {{key: string}} column */
+function endsOfSides({ key }) {
+  return key === "response" || key === "ref_response" ? END_ONLY : null;
 }
 
 /** @param {Rows} rows @param {RowsData} data */

@@ -7,10 +7,20 @@
 export const HEAD_CHARS = 60;
 export const END_CHARS = 59;
 
+/** @typedef {{head: number, end: number}} Shown how many characters at both ends of a text are shown */
+
+/** What is shown of a response that was cut off. @type {Shown} */
+export const BOTH_ENDS = { head: HEAD_CHARS, end: END_CHARS };
+/**
+ * What is shown of the responses of a comparison. Twin of that in rlreport/pages/compare/flips.py.
+ * @type {Shown}
+ */
+export const END_ONLY = { head: 0, end: 110 };
+
 /**
  * @typedef {object} Parts a text in order
  * @property {string} shared hidden beginning, "" for none
- * @property {string} head
+ * @property {string} head "" if only the end is shown
  * @property {string} middle hidden part, "" for none
  * @property {string} end shown in a line of its own, "" if nothing is hidden before it
  */
@@ -19,17 +29,17 @@ export const END_CHARS = 59;
  * Splits a text into what a cell shows and what it hides.
  * @param {string} text
  * @param {string[]} prefixes beginnings that rows share
- * @param {boolean} isCut whether the text did not end by itself
+ * @param {Shown | null} shown null if its beginning is
  * @returns {Parts}
  */
-export function partsOf(text, prefixes, isCut) {
+export function partsOf(text, prefixes, shown) {
   const size = sharedLength(text, prefixes);
   const shared = text.slice(0, size);
   const rest = text.slice(size);
-  if (!isCut || !isLonger(rest, HEAD_CHARS + END_CHARS))
+  if (!shown || !isLonger(rest, shown.head + shown.end))
     return { shared, head: rest, middle: "", end: "" };
-  const head = firstOf(rest, HEAD_CHARS);
-  const end = lastOf(rest, END_CHARS);
+  const head = firstOf(rest, shown.head);
+  const end = lastOf(rest, shown.end);
   return { shared, head, middle: rest.slice(head.length, rest.length - end.length), end };
 }
 

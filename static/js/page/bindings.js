@@ -67,8 +67,7 @@ function responseBindings({ panel, open }) {
   /** @type {Keys} */
   const found = [
     ...(has.prompts ? promptKeys(panel) : []),
-    ["j", message("next response"), () => panel.move(1)],
-    ["k", message("previous response"), () => panel.move(-1)],
+    ...rowKeys(panel),
     ...(has.tokens ? tokenKeys(panel) : []),
     ...(has.turns ? turnKeys(panel) : []),
     ...(has.branches ? branchKeys(panel) : []),
@@ -79,6 +78,18 @@ function responseBindings({ panel, open }) {
     ...found.map(([key, what, run]) => ({ keys: [key], what, run })),
     ...(has.tokens ? [inTokens] : []),
     listedOnly("↑ ↓", message("move between the rows of a list")),
+  ];
+}
+
+/** @param {Panel} panel @returns {Keys} */
+function rowKeys(panel) {
+  // Rows of a comparison are prompts, each with two responses.
+  const [next, previous] = panel.data?.compared
+    ? [message("next prompt"), message("previous prompt")]
+    : [message("next response"), message("previous response")];
+  return [
+    ["j", next, () => panel.move(1)],
+    ["k", previous, () => panel.move(-1)],
   ];
 }
 

@@ -4,7 +4,7 @@
 /** @import { ResponseList } from "../list/step-list.js" */
 /** @import { Panel } from "../response/panel.js" */
 
-import { message } from "../shared/words.js";
+import { titleOf } from "../response/panel.js";
 
 /**
  * Updates the page to the state in the URL.
@@ -25,8 +25,7 @@ export function follow(root, list, address) {
   else if (i >= 0) list.panel.show(i);
   else if (wanted !== null) list.panel.showMissing(wanted);
   else if (!list.panel.node.hidden) list.panel.close();
-  const named = { n: wanted ?? "", page: title };
-  document.title = i < 0 ? title : message("Response {n} · {page}", named);
+  document.title = i < 0 ? title : `${titleOf(list.panel.data, wanted ?? "")} · ${title}`;
 }
 
 /**

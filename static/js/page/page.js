@@ -12,6 +12,7 @@ import { mountStills } from "../charts/stills.js";
 import { mountStrips } from "../charts/strips.js";
 import { hasVega, loadVega } from "../charts/vega.js";
 import { readTable } from "../list/read-table.js";
+import { mountIndexList } from "../list/index-list.js";
 import { mountRunList } from "../list/run-list.js";
 import { mountStepList } from "../list/step-list.js";
 import { TableView } from "../list/table.js";
@@ -20,6 +21,7 @@ import { mountToolbar } from "../list/toolbar.js";
 import { mountFilms } from "../prompts/film-figure.js";
 import { mountPromptMap } from "../prompts/map.js";
 import { mountPromptList } from "../prompts/prompt-list.js";
+import { mountSideMap } from "../prompts/side-map.js";
 import { keepPrompt } from "../response/same-prompt.js";
 import { copies } from "../shared/copy.js";
 import { readJson } from "../shared/dom.js";
@@ -72,6 +74,7 @@ export function mount(root, address) {
   mountStills(root, hooks);
   mountStrips(root, { steps: hooks.steps, open: hooks.openStep, tip: hooks.tip, signal });
   mountPromptMap(root, { address, tip: hooks.tip, signal });
+  mountSideMap(root, { open: hooks.openResponse, tip: hooks.tip, signal });
   mountFilms(root, signal);
   if (stepList && data) {
     stepList.rows.listeners.add(charts.update);
@@ -126,6 +129,7 @@ function mountTable(section, { address, signal }) {
   const view = new TableView(section, read, { signal, href: () => "" });
   const hidesColumns = section.closest(".runs") && rows.columns.some((column) => !column.shown);
   if (hidesColumns || rows.size >= TOOLBAR_FROM) mountToolbar(section, view);
+  if (section.classList.contains("runs-table")) mountIndexList(section, view, { address, signal });
   keepInUrl(rows, address, signal, `${section.dataset.table}.`);
   return { rows, view };
 }

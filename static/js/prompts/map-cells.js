@@ -1,12 +1,10 @@
 /** The cells of the map of prompts × steps: which is where, and what it says. */
 
 /** @import { PromptMapData } from "../shared/types.d.ts" */
+/** @import { Box, Cell } from "./cell-map.js" */
 
 import { written } from "../shared/format.js";
 import { message, plural } from "../shared/words.js";
-
-/** @typedef {{row: number, column: number}} Cell */
-/** @typedef {{left: number, top: number, width: number, height: number}} Box in pixels */
 
 /**
  * Returns the cell at a place of the map, null between the rows of training and validation.

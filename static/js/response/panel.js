@@ -8,7 +8,8 @@ import { el } from "../shared/dom.js";
 import { linkText } from "../shared/link.js";
 import { written } from "../shared/format.js";
 import { stepsOfRun } from "../shared/run.js";
-import { keepsTokens, tokensFile, tokensOfStep } from "../shared/step-tokens.js";
+import { keepsTokens, tokensFile, tokensNamed } from "../shared/step-tokens.js";
+import { TEXT_OF_SIDE, ends, figures } from "./compared.js";
 import { judgedTexts } from "./grading.js";
 import { stats } from "./stats.js";
 import { branchesOf, branchStrip, groupStrip } from "./group.js";
@@ -57,8 +58,8 @@ export class Panel {
     this.rows = rows;
     this.address = address;
     this.go = go;
-    /** @type {TokenView | null} */
-    this.tokens = null;
+    /** @type {TokenView[]} of the open response or, in a comparison, of both */
+    this.tokenViews = [];
     /** @type {Conversation | null} */
     this.conversation = null;
     // Reuse the controls of the head for every response, so that they keep the focus.
@@ -84,7 +85,7 @@ export class Panel {
   /** Shows row i of the page's data. @param {number} i */
   async show(i) {
     if (i === this.open) {
-      this.tokens?.sync();
+      for (const view of this.tokenViews) view.sync();
       return;
     }
     this.dropTokens();
@@ -110,6 +111,14 @@ export class Panel {
     this.goToQuote(texts.cite);
   }
 
+  /** The token view that keys act on: the one with the focus, else the one that the URL names. */
+  get tokens() {
+    const { tokenViews, address } = this;
+    const side = address.get("side") ?? "";
+    const focused = tokenViews.find((view) => view.root.contains(document.activeElement));
+    return focused ?? tokenViews.find((view) => view.side === side) ?? tokenViews[0] ?? null;
+  }
+
   /** Marks the quote that the URL has. @param {() => boolean} inText marks it in the texts */
   goToQuote(inText) {
     const quote = this.address.get("quote");
@@ -132,7 +141,7 @@ export class Panel {
     }
     return {
       prompts: Boolean(run && data.prompts),
-      tokens: this.tokens ? this.tokens.metrics.length > 0 : keepsTokens(data.step),
+      tokens: this.tokens ? this.tokens.metrics.length > 0 : hasTokens(data),
       turns: Boolean(data.conversation),
       branches: Boolean(data.branches),
     };
@@ -168,8 +177,6 @@ export class Panel {
     const n = data.n[at];
     /** @param {string} key @param {number} [place] */
     const text = (key, place = at) => data.texts[key]?.[place] ?? null;
-    /** @param {number} place */
-    const open = (place) => this.go(this.rowOf(data, place));
     this.conversation = conversationOf(data, n);
     const truth = text("ground_truth");
     const shortTruth = isShortTruth(truth) ? truth : null;
@@ -190,24 +197,42 @@ export class Panel {
       },
     );
     const holder = el("section", { class: "token-view", "aria-label": message("Tokens") });
-    const { line, rest } = stats(data, at, shortTruth);
+    const { above, below } = data.compared
+      ? aroundBoth(data.compared, { data, at })
+      : this.aroundTexts({ data, at }, shortTruth, text);
     const parts = [
       this.head({ data, at }, text),
-      this.badges(data.badges[n] ?? [], data.step),
-      line,
-      branchStrip(data, at, open),
-      groupStrip(data, at, { text, open }),
+      ...above,
       texts.node,
       this.conversation?.node ?? null,
       judgedTexts(data, at),
       holder,
-      rest,
+      below,
     ];
     this.node.replaceChildren(...parts.filter((part) => part !== null));
     this.node.hidden = false;
     this.node.setAttribute("aria-label", titleOf(data, n));
     this.node.scrollTop = 0;
     return { texts, holder };
+  }
+
+  /**
+   * Returns what stands above the texts of a response, and its other figures below them.
+   * @param {Located} located
+   * @param {string | null} shortTruth
+   * @param {(key: string, place?: number) => string | null} text
+   */
+  aroundTexts({ data, at }, shortTruth, text) {
+    /** @param {number} place */
+    const open = (place) => this.go(this.rowOf(data, place));
+    const { line, rest } = stats(data, at, shortTruth);
+    const above = [
+      this.badges(data.badges[data.n[at]] ?? [], data.step),
+      line,
+      branchStrip(data, at, open),
+      groupStrip(data, at, { text, open }),
+    ];
+    return { above, below: rest };
   }
 
   /** Goes to the turn that the URL names. */
@@ -220,8 +245,8 @@ export class Panel {
   }
 
   dropTokens() {
-    this.tokens?.unmount();
-    this.tokens = null;
+    for (const view of this.tokenViews) view.unmount();
+    this.tokenViews = [];
   }
 
   close() {
@@ -267,7 +292,7 @@ export class Panel {
         ...samePromptLinks(data, at, this.hrefTo),
         timelineLink(data, at),
         this.status,
-        copyMenu(() => text("response") ?? "", where),
+        copyMenu(copiesOf(data, text), where),
         el("span", { class: "place" }, where),
       ),
     );
@@ -358,24 +383,81 @@ export class Panel {
   /** @param {Located} located @param {HTMLElement} holder */
   async showTokens({ data, at }, holder) {
     const i = this.open;
-    const n = data.n[at];
-    /** @param {string} words */
-    const note = (words) => holder.append(el("p", { class: "note" }, words));
+    const key = tokensKey(data, data.n[at]);
+    if (!key) return;
     let tokens = null;
     try {
-      tokens = await tokensOfStep(data.step);
+      tokens = await tokensNamed(key);
     } catch {
-      if (this.open === i) note(unreadable(data.step));
+      if (this.open === i) holder.append(note(unreadable(key, data)));
     }
     if (this.open !== i || !tokens) return;
+    for (const side of tokenSides(data, data.n[at])) this.showTokensOf(side, data, tokens, holder);
+  }
+
+  /**
+   * Shows the tokens of a response.
+   * @param {TokenSide} tokenSide
+   * @param {PanelData} data
+   * @param {import("../shared/data.js").TokenData} tokens
+   * @param {HTMLElement} holder
+   */
+  showTokensOf({ n, side, name }, data, tokens, holder) {
     if (!tokens.spans.has(n)) {
-      note(message("The report contains no token values of this response."));
+      const missing = name
+        ? message("The report contains no token values of {name}.", { name })
+        : message("The report contains no token values of this response.");
+      holder.append(note(missing));
       return;
     }
-    const { address, tip } = this;
-    const turns = data.conversation?.[n] ?? [];
-    this.tokens = new TokenView(holder, { data: tokens, n, turns }, { address, tip });
+    const root = name ? holder.appendChild(el("section", { "aria-label": name })) : holder;
+    const own = { data: tokens, n, turns: data.conversation?.[n] ?? [], side, name };
+    this.tokenViews.push(new TokenView(root, own, { address: this.address, tip: this.tip }));
   }
+}
+
+/**
+ * Returns what stands above the texts of both responses of a comparison, and below them.
+ * @param {import("../shared/types.d.ts").Compared} compared
+ * @param {Located} located
+ */
+function aroundBoth(compared, { data, at }) {
+  const { table, rest } = figures(compared, at);
+  return { above: [ends(compared, data, at), table], below: rest };
+}
+
+/** @param {string} words */
+function note(words) {
+  return el("p", { class: "note" }, words);
+}
+
+/** Returns whether the report keeps tokens of some of the responses. @param {PanelData} data */
+function hasTokens({ compared, step }) {
+  return compared ? compared.tokens.length > 0 : keepsTokens(step);
+}
+
+/**
+ * Returns what names the tokens of a response, "" if the report keeps none.
+ * @param {PanelData} data
+ * @param {number} n
+ */
+function tokensKey({ compared, step }, n) {
+  if (compared) return compared.tokens.includes(n) ? String(n) : "";
+  return keepsTokens(step) ? step : "";
+}
+
+/**
+ * @typedef {object} TokenSide a response whose tokens the panel shows
+ * @property {number} n its number among the tokens
+ * @property {string} side value of `side` in the URL that names a token of it
+ * @property {string} name "" if it is the only one
+ */
+
+/** @param {PanelData} data @param {number} n @returns {TokenSide[]} */
+function tokenSides({ compared }, n) {
+  if (!compared) return [{ n, side: "", name: "" }];
+  // A URL without a side names a token of the first one, NEW.
+  return compared.sides.map(({ key, name }, i) => ({ n: i, side: i ? key : "", name }));
 }
 
 /** @param {PanelData} data @param {number} n */
@@ -384,9 +466,14 @@ function conversationOf(data, n) {
   return turns ? new Conversation(turns, data.errors?.[n] ?? []) : null;
 }
 
-/** Returns a note that the tokens of a step cannot be read. @param {string} step */
-function unreadable(step) {
-  const file = tokensFile(step).replace(/^(\.\.\/)+/, "");
+/**
+ * Returns a note that tokens cannot be read.
+ * @param {string} key
+ * @param {PanelData} data
+ */
+function unreadable(key, { compared }) {
+  const file = tokensFile(key).replace(/^(\.\.\/)+/, "");
+  if (compared) return message("The token values of this prompt are missing or damaged.");
   if (!file) return message("The token values of this step are damaged and cannot be shown.");
   return message("{file} is missing or damaged: the token values of this step are not shown.", {
     file,
@@ -420,17 +507,28 @@ function isShortTruth(truth) {
 }
 
 /** @param {PanelData | null} data @param {number | string} n */
-function titleOf(data, n) {
+export function titleOf(data, n) {
   const other = data?.titles?.row;
   return other ? other.replace("{n}", String(n)) : message("Response {n}", { n });
 }
 
 /**
- * Creates the menu that copies a response, its link or its place in the log.
- * @param {() => string} response
+ * Returns name → text of what can be copied: the response or, in a comparison, both.
+ * @param {PanelData} data
+ * @param {(key: string) => string | null} text
+ * @returns {[string, () => string][]}
+ */
+function copiesOf({ compared }, text) {
+  if (!compared) return [[message("Response"), () => text("response") ?? ""]];
+  return compared.sides.map(({ key, name }) => [name, () => text(TEXT_OF_SIDE[key]) ?? ""]);
+}
+
+/**
+ * Creates the menu that copies responses, their link or their place in the log.
+ * @param {[string, () => string][]} responses name → text
  * @param {string} where
  */
-function copyMenu(response, where) {
+function copyMenu(responses, where) {
   /** @param {string} label @param {() => string} text */
   const copyButton = (label, text) => {
     const button = el("button", { type: "button" }, label);
@@ -439,7 +537,7 @@ function copyMenu(response, where) {
   };
   const { node } = menu(message("Copy"), (sheet) =>
     sheet.replaceChildren(
-      copyButton(message("Response"), response),
+      ...responses.map(([name, text]) => copyButton(name, text)),
       copyButton(message("Link"), () => linkText(where)),
       copyButton(message("Log location"), () => where),
     ),

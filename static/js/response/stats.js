@@ -9,6 +9,7 @@ import { marked, message, plural } from "../shared/words.js";
 
 /** Figures by importance; the line has the first ones that are logged. */
 const FIRST = [
+  "mean_reward",
   "reward",
   "ref_reward",
   "valid_reward",
@@ -90,12 +91,12 @@ function knownFigures({ columns, values }, i) {
 }
 
 /** Returns a figure's place in the order of importance. @param {ColumnData} column */
-function importance({ key }) {
+export function importance({ key }) {
   return FIRST.includes(key) ? FIRST.indexOf(key) : FIRST.length;
 }
 
-/** @param {number} count */
-function moreFigures(count) {
+/** Returns the name of folded figures. @param {number} count */
+export function moreFigures(count) {
   return plural("{count} more figure", "{count} more figures", count, { count });
 }
 
@@ -125,7 +126,7 @@ function stat(data, i, column) {
   return el(
     "div",
     { "data-figure": key },
-    el("dt", { title: help }, LABELS[key] ? message(LABELS[key]) : column.label),
+    el("dt", { title: help }, labelOf(column)),
     el(
       "dd",
       {},
@@ -145,8 +146,22 @@ function stat(data, i, column) {
 function wordOf(data, i, key) {
   const ending = data.strings?.ending?.[i];
   if (key === "finished" && ending) return ending;
-  const word = WORDS[key]?.[/** @type {number} */ (data.values[key][i])];
+  return wordFor(key, /** @type {number} */ (data.values[key][i]));
+}
+
+/**
+ * Returns the word for a value of a figure, null if it is a number.
+ * @param {string} key
+ * @param {number} value
+ */
+export function wordFor(key, value) {
+  const word = WORDS[key]?.[value];
   return word ? message(word) : null;
+}
+
+/** Returns the name of a figure beside its values. @param {ColumnData} column */
+export function labelOf({ key, label }) {
+  return LABELS[key] ? message(LABELS[key]) : label;
 }
 
 /** @param {number} rank @param {number} all */

@@ -53,12 +53,8 @@ export function textsSection(texts, turns, { query, quote, highlights, repeated,
     sides.set(key, { text, body });
   }
   const response = sides.get("response");
-  const reference = sides.get("ref_response");
-  if (response && reference) {
-    const afterPrompt = sides.has("prompt") ? 1 : 0;
-    const button = differenceButton(differenceLabel(titles.other), response, reference);
-    parts.splice(afterPrompt, 0, button);
-  }
+  const button = buttonOf(sides, titles.other);
+  if (button) parts.splice(sides.has("prompt") ? 1 : 0, 0, button);
   const node = el(
     "section",
     { class: "texts", "aria-label": message("Texts") },
@@ -78,6 +74,21 @@ export function textsSection(texts, turns, { query, quote, highlights, repeated,
 function mostChars(key, repeated) {
   if (key === "prompt") return MOST_PROMPT_CHARS;
   return key === "response" && repeated ? MOST_REPEATED_CHARS : MOST_CHARS;
+}
+
+/**
+ * Returns the button that marks the differences of the responses, null without two of them.
+ * @param {Map<Key, Side>} sides
+ * @param {string | undefined} other name of the other run, in a comparison
+ */
+function buttonOf(sides, other) {
+  const response = sides.get("response");
+  const reference = sides.get("ref_response");
+  if (!response || !reference) return null;
+  const button = differenceButton(differenceLabel(other), response, reference);
+  // Readers of a comparison came for the differences.
+  if (other) button.click();
+  return button;
 }
 
 /**

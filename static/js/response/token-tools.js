@@ -6,13 +6,16 @@
 import { el } from "../shared/dom.js";
 import { written } from "../shared/format.js";
 import { CLIP, extremeName } from "./metrics.js";
-import { message, nodes, plural, withUnit } from "../shared/words.js";
+import { marked, message, nodes, plural, withUnit } from "../shared/words.js";
+
+/** @typedef {"response" | "step" | "both"} ScaleOf what a scale covers: `both` responses */
 
 export class TokenTools {
   /**
    * @param {Metric[]} metrics
    * @param {{set: (changes: Record<string, string | null>) => void, jump: () => void,
-   *   spaces: (on: boolean) => void, lines: () => void}} on
+   *   spaces: (on: boolean) => void, lines: () => void, compares: boolean}} on `compares`: whether
+   *   there are two responses, whose colours are usually on one scale
    */
   constructor(metrics, on) {
     /** @param {string} name @param {Node[]} first options before the metrics */
@@ -26,11 +29,20 @@ export class TokenTools {
     };
     this.metric = choice("metric", []);
     this.beside = choice("b", [el("option", { value: "" }, message("none"))]);
+    /** @type {[string, string][]} value in the URL, and label; the usual scale is first */
+    const scales = on.compares
+      ? [
+          ["", message("both responses")],
+          ["response", message("response")],
+        ]
+      : [
+          ["", message("response")],
+          ["step", message("step")],
+        ];
     this.scale = el(
       "select",
       { name: "scale" },
-      el("option", { value: "" }, message("response")),
-      el("option", { value: "step" }, message("step")),
+      ...scales.map(([value, label]) => el("option", { value }, label)),
     );
     this.scale.addEventListener("change", () => on.set({ scale: this.scale.value || null }));
     this.next = el("button", {
@@ -56,7 +68,8 @@ export class TokenTools {
   show([metric, beside], byStep) {
     this.metric.value = metric.key;
     this.beside.value = beside?.key ?? "";
-    this.scale.value = byStep ? "step" : "";
+    // The other scale of a response is that of its step; of two, that of each.
+    this.scale.selectedIndex = Number(byStep === (this.scale.options[1].value === "step"));
     this.next.textContent = extremeName(metric);
   }
 }
@@ -64,15 +77,15 @@ export class TokenTools {
 /**
  * @param {Metric} metric
  * @param {Scale} scale
- * @param {boolean} byStep
+ * @param {ScaleOf} of
  */
-export function legend(metric, scale, byStep) {
+export function legend(metric, scale, of) {
   const bins = Array.from({ length: scale.bins }, (_, k) =>
     el("span", { class: `${scale.prefix}-${k + 1}` }),
   );
   const low = written(scale.reversed ? scale.high : scale.low);
   const high = written(scale.reversed ? scale.low : scale.high);
-  const clip = clipNote(scale, byStep);
+  const clip = clipNote(scale, of);
   const middle = written(scale.middle);
   const note = scale.middle
     ? message("centred on the median, {middle}; {clip}", { middle, clip })
@@ -87,16 +100,31 @@ export function legend(metric, scale, byStep) {
   ];
 }
 
+/** @type {Record<ScaleOf, string>} */
+const SCALES = {
+  response: marked("scale of the response"),
+  step: marked("scale of the step"),
+  both: marked("scale of both responses"),
+};
+
 /**
  * Returns a note on which values the scale covers, and how many are beyond it.
  * @param {Scale} scale
- * @param {boolean} byStep
+ * @param {ScaleOf} of
  */
-function clipNote(scale, byStep) {
+function clipNote(scale, of) {
   const count = scale.clipped;
-  if (!count) return byStep ? message("scale of the step") : message("scale of the response");
+  if (!count) return message(SCALES[of]);
   const places = { share: CLIP * 100, count: written(count, "count") };
-  if (byStep) {
+  if (of === "both") {
+    return plural(
+      "clipped at the {share}th percentile of both responses, {count} token beyond",
+      "clipped at the {share}th percentile of both responses, {count} tokens beyond",
+      count,
+      places,
+    );
+  }
+  if (of === "step") {
     return plural(
       "clipped at the {share}th percentile of the step, {count} token beyond",
       "clipped at the {share}th percentile of the step, {count} tokens beyond",

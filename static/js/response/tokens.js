@@ -24,6 +24,8 @@ const ROOM_FOR_TIP_PX = 280;
  * @property {import("../shared/data.js").TokenData} data
  * @property {number} n
  * @property {Turn[]} turns
+ * @property {string} side value of `side` in the URL when it names a token of this response
+ * @property {string} name of the response if the panel shows the tokens of two, else ""
  */
 
 /**
@@ -31,6 +33,9 @@ const ROOM_FOR_TIP_PX = 280;
  * @property {import("../shared/address.js").Address} address
  * @property {import("../shared/tip.js").Tip} tip
  */
+
+/** Value of `scale` in the URL for the scale that is not the usual one. */
+const OTHER_SCALE = { one: "step", two: "response" };
 
 /** @type {WeakMap<import("../shared/data.js").TokenData, Map<string, Scale>>} */
 const scalesOfSteps = new WeakMap();
@@ -47,12 +52,14 @@ function stepScales(data) {
 
 export class TokenView {
   /** @param {HTMLElement} root @param {Tokens} tokens @param {Page} page */
-  constructor(root, { data, n, turns }, { address, tip }) {
+  constructor(root, { data, n, turns, side, name }, { address, tip }) {
     this.mounted = new AbortController();
     this.root = root;
     this.data = data;
     this.n = n;
     this.turns = turns;
+    this.side = side;
+    this.name = name;
     /** @type {Span[]} tokens that the policy did not sample */
     this.given = data.given[n] ?? [];
     this.address = address;
@@ -109,12 +116,18 @@ export class TokenView {
     return { shown, without: available.filter((metric) => !shown.includes(metric)) };
   }
 
+  /** Whether the panel shows the tokens of two responses, whose colours are on one scale. */
+  get compares() {
+    return this.name !== "";
+  }
+
   makeTools() {
     return new TokenTools(this.metrics, {
       set: (changes) => this.address.set(changes),
       jump: () => this.jump(1),
       spaces: (on) => this.root.classList.toggle("spaces", on),
       lines: () => this.drawLines(),
+      compares: this.compares,
     });
   }
 
@@ -125,8 +138,10 @@ export class TokenView {
     };
     /** @param {number} i */
     const href = (i) => {
-      const named = { r: this.address.get("r") ?? String(this.n), token: String(i) };
-      return format(this.address.path, new URLSearchParams(named));
+      const params = new URLSearchParams({ r: this.address.get("r") ?? String(this.n) });
+      params.set("token", String(i));
+      if (this.side) params.set("side", this.side);
+      return format(this.address.path, params);
     };
     return new TokenTable(this.texts, this.metrics, source, {
       pick: (i) => this.pick(i),
@@ -138,7 +153,7 @@ export class TokenView {
   /** Returns what is below each other in the view. */
   parts() {
     const isPlain = !this.metrics.length;
-    const head = el("h3", {}, this.heading());
+    const head = el("h3", { dir: "auto" }, this.heading());
     /** @type {HTMLElement[]} */
     const parts = isPlain ? [head, withoutFigures()] : [head, this.tools.node];
     if (this.withoutValues.length) {
@@ -163,8 +178,16 @@ export class TokenView {
   heading() {
     const count = written(this.texts.length, "count");
     const masked = this.given.reduce((sum, [from, to]) => sum + to - from, 0);
+    const places = { count, masked: written(masked, "count"), name: this.name };
+    if (this.compares) {
+      return masked
+        ? message(
+            "{name}: tokens ({count}, of which {masked} grey ones are not trained on)",
+            places,
+          )
+        : message("{name}: tokens ({count})", places);
+    }
     if (!masked) return message("Tokens ({count})", { count });
-    const places = { count, masked: written(masked, "count") };
     return message("Tokens ({count}, of which {masked} grey ones are not trained on)", places);
   }
 
@@ -208,7 +231,7 @@ export class TokenView {
   sync() {
     this.syncMetrics();
     const token = this.address.get("token");
-    if (token === null) return;
+    if (token === null || (this.address.get("side") ?? "") !== this.side) return;
     const last = this.texts.length - 1;
     const wanted = Math.max(0, Math.min(last, Number(token) || 0));
     // Show the tooltip of a token that the URL names: below it, not over the text that leads to it.
@@ -223,7 +246,8 @@ export class TokenView {
     }
     const chosen = this.metric(address.get("metric"));
     const beside = address.get("b") ? this.metric(address.get("b")) : null;
-    const byStep = address.get("scale") === "step";
+    const isOther = address.get("scale") === OTHER_SCALE[this.compares ? "two" : "one"];
+    const byStep = isOther !== this.compares;
     const state = `${chosen.key} ${beside?.key} ${byStep}`;
     if (state === this.state) return;
     this.state = state;
@@ -270,10 +294,16 @@ export class TokenView {
         message("Tokens coloured by {metric}", { metric: metric.label }),
       );
       this.views[k].colour((i) => scale.className(values[i]));
-      this.legends[k].replaceChildren(...legend(metric, scale, this.byStep));
+      this.legends[k].replaceChildren(...legend(metric, scale, this.scaleOf()));
     });
     this.drawLines();
     this.table.recolour();
+  }
+
+  /** Returns what the colours are scaled to. @returns {import("./token-tools.js").ScaleOf} */
+  scaleOf() {
+    if (!this.byStep) return "response";
+    return this.compares ? "both" : "step";
   }
 
   drawLines() {
@@ -303,7 +333,7 @@ export class TokenView {
   /** Selects a token on the reader's request. @param {number} i */
   pick(i) {
     this.select(i, true);
-    this.address.set({ token: i });
+    this.address.set({ token: i, side: this.side || null });
   }
 
   /** @param {number} i @param {boolean} [focus] @param {number} [room] space below the token */

@@ -134,6 +134,21 @@ export interface TitlesData {
   other?: string;
 }
 
+/** The responses of one run to the prompts of a comparison. */
+export interface SideData {
+  key: string;
+  name: string;
+  values: Record<string, (number | null)[]>;
+  answers: Record<string, string>;
+}
+
+/** What the panel of a comparison shows of both responses to each prompt. */
+export interface SidesData {
+  columns: ColumnData[];
+  sides: SideData[];
+  tokens: number[];
+}
+
 /** Responses as the response panel shows them, with their conversations, groups and branches. */
 export interface PanelData {
   step: string;
@@ -204,6 +219,7 @@ export interface RowsData {
   presets?: PresetData[];
   advantage?: "logged";
   titles?: TitlesData;
+  compared?: SidesData;
 }
 
 /** The rows of the responses page: `script.list-data`. */
@@ -301,4 +317,30 @@ export interface PromptMapData {
   gap: number;
   row: number;
   address: string;
+}
+
+/** The columns of the map of prompts × sides: `script.side-map-data`. */
+export interface SideMapData {
+  prompts: number[];
+  names: string[];
+  rows: number[];
+  base: (number | null)[];
+  new: (number | null)[];
+  change: string[];
+  words: Record<string, string>;
+  sides: string[];
+}
+
+/** A metric of the runs of an index; its lists have a value for each row of the list. */
+export interface IndexMetricData {
+  key: string;
+  label: string;
+  headers: string[];
+  unit: string;
+  written: "number" | "count" | "share";
+  first: (number | null)[];
+  best: (number | null)[];
+  last: (number | null)[];
+  percentages: boolean[];
+  paths: string[];
 }

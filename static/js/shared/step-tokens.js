@@ -1,5 +1,5 @@
 /**
- * Loads the tokens of a step, from `data/tokens/STEP.js` or a node of the one-file report; see
+ * Loads the tokens of a step or of a prompt of a comparison, from `data/tokens/STEP.js` or a node of the one-file report; see
  * docs/page-data.md.
  */
 
@@ -31,8 +31,15 @@ export function tokensFile(step) {
  * @returns {Promise<TokenData | null>} null if none are kept; rejects if they cannot be read
  */
 export async function tokensOfStep(step) {
-  if (!keepsTokens(step)) return null;
-  const key = String(step);
+  return keepsTokens(step) ? tokensNamed(String(step)) : null;
+}
+
+/**
+ * Returns the tokens of responses, which the report keeps.
+ * @param {string} key the step or, of a comparison, the number of the prompt
+ * @returns {Promise<TokenData>} rejects if they cannot be read
+ */
+export function tokensNamed(key) {
   const reading = held.get(key) ?? read(key);
   held.delete(key);
   held.set(key, reading);

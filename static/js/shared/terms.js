@@ -24,14 +24,23 @@ function definitions() {
 async function load() {
   const src = document.body.dataset.terms;
   if (src) await runScript(src);
-  const node = document.querySelector('script.view[data-view="figures"]');
-  const packed = src ? globalThis.rlreportTerms : node?.textContent;
+  const packed = src ? globalThis.rlreportTerms : nodeOfDefinitions()?.textContent;
   if (!packed) throw new Error("this report has no definitions");
   const text = new TextDecoder().decode(await unpack(packed));
   return new DOMParser().parseFromString(text, "text/html");
 }
 
-/** Returns the link to the page of definitions, null if the report has none. */
+/** Returns the node with the definitions, which one file has: a page or, in a comparison, theirs. */
+function nodeOfDefinitions() {
+  return document.querySelector('script.view[data-view="figures"], script.terms-data');
+}
+
+/** Returns whether there are definitions to open. */
+function hasDefinitions() {
+  return Boolean(document.body.dataset.terms) || nodeOfDefinitions() !== null;
+}
+
+/** Returns the link to the page of definitions, null if there is none, as in a comparison. */
 function pageLink() {
   return /** @type {HTMLAnchorElement | null} */ (
     document.querySelector("footer.site a.to-figures")
@@ -65,7 +74,7 @@ export function termButton(term, name) {
 
 /** Makes the names within an element open their definitions. @param {ParentNode} root */
 export function mountTerms(root) {
-  if (!pageLink()) return;
+  if (!hasDefinitions()) return;
   /** @type {NodeListOf<HTMLElement>} */
   const names = root.querySelectorAll("[data-term]:not(th)");
   for (const node of names) {
@@ -94,7 +103,7 @@ export function mountTerms(root) {
  */
 export function addTermButton(cell, name) {
   const term = cell.dataset.term;
-  if (term && pageLink()) cell.append(termButton(term, name));
+  if (term && hasDefinitions()) cell.append(termButton(term, name));
 }
 
 /** The popover that shows a definition. */
@@ -119,7 +128,11 @@ class TermCard {
     return this.node.matches(":popover-open");
   }
 
-  /** Shows the definition of a name. @param {HTMLElement} name @param {HTMLAnchorElement} page */
+  /**
+   * Shows the definition of a name.
+   * @param {HTMLElement} name
+   * @param {HTMLAnchorElement | null} page that has it
+   */
   async open(name, page) {
     const term = name.dataset.opens ?? "";
     const found = (await definitions()).getElementById(`term=${term}`);
@@ -131,7 +144,7 @@ class TermCard {
       { type: "button", onclick: () => this.node.hidePopover() },
       message("Close"),
     );
-    const more = el("a", { href: addressOf(page, term) }, page.textContent);
+    const more = page && el("a", { href: addressOf(page, term) }, page.textContent);
     this.node.replaceChildren(el("dl", {}, entry), el("p", { class: "more" }, more, close));
     this.opener = name;
     this.node.showPopover();
@@ -168,9 +181,8 @@ export function startTerms() {
     const target = /** @type {Element} */ (event.target);
     if (card.isOpen && target.closest(".term-card a")) card.node.hidePopover();
     const name = /** @type {HTMLElement | null} */ (target.closest("[data-opens]"));
-    const page = pageLink();
-    if (!name || !page) return;
+    if (!name) return;
     event.preventDefault();
-    card.open(name, page);
+    card.open(name, pageLink());
   });
 }

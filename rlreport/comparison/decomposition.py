@@ -1,0 +1,416 @@
+r"""What a difference of rewards goes with: properties of responses, and parts of the reward.
+
+A property divides responses in two: those that have it (their answer is marked by ``####``, they
+are cut off, …) and those that do not. Let s be the share of a category c among the responses of a
+side, and m their mean reward, with weights such that every prompt counts once and each run of a
+side counts the same, as in the effect Δ on the reward. Then (Kitagawa 1955; Oaxaca 1973)
+
+    Δ = Σ_c ½ (m_base + m_new) (s_new − s_base) + Σ_c ½ (s_base + s_new) (m_new − m_base)
+
+exactly. The first sum is the *part* of Δ that goes with the share of the property, the second one
+is the *rest*. A category that one side lacks has the mean of the other side there. Properties
+overlap: each is compared with Δ by itself, and their parts do not add up to Δ.
+
+Where the reward is a weighted sum of logged parts, these do add up to Δ: the part that one of them
+has is its weight times the difference of its means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from rlreport.check import gain
+from rlreport.check.run import has
+from rlreport.check.series import Series
+from rlreport.comparison.data_file import PART
+from rlreport.comparison.means import effect_on, means_of
+from rlreport.comparison.statistics import LEVEL, Effect
+from rlreport.figures.ragged import Floats
+from rlreport.figures.rounding import change, rounded
+from rlreport.figures.significance import holm
+from rlreport.text.labels import ANSWER_MARKS
+
+# Id of the property that the answer is marked, in a way that ``Property.mark`` names
+FORMAT = "format"
+ANY_MARK = "any"  # ``Property.mark`` of an answer that is marked in any way
+
+# Property -> column that is above 0 in responses that have it; empty in those that cannot have it.
+# What comes first may be the reason of what follows: an answer that is cut off is not marked.
+_COLUMNS = {
+    "cut_off": "cut_off",
+    "unclosed_thinking": "unclosed_thinking",
+    "tool_failed": "tool_errors",
+    "unparsed_call": "unparsed_calls",
+    "other_script": "other_script",
+}
+# A property is named if this part of the effect goes with it
+NAMED = 0.25
+# Parts, and changes of shares, are as large as the largest one if they are this part of it or more
+ALIKE = 0.9
+# Parts of the reward explain it if no response differs from their sum by more than this part of
+# the largest reward: logs round numbers
+_ROUNDING = 1e-3
+
+
+class Property(NamedTuple):
+    """A property of responses, and what of the effect on the reward goes with it."""
+
+    id: str  # FORMAT or a key of _COLUMNS
+    mark: str  # of FORMAT: one of ``labels.ANSWER_MARKS``, or ANY_MARK; otherwise ""
+    # shares of responses that have the property
+    base_share: float
+    new_share: float
+    # mean rewards of responses with it and without it, NaN if there are none
+    base_with: float
+    new_with: float
+    base_without: float
+    new_without: float
+    # what of the effect goes with the change of the share, and the rest: both add up to the effect
+    part: float
+    rest: float
+    share: Effect  # difference of the shares
+    # difference of the rewards of responses that have it, of prompts with such ones on both sides
+    within: Effect
+    p: float  # of the difference of shares, corrected for all properties
+
+
+class RewardPart(NamedTuple):
+    """A logged part of the reward; ``part`` of the effect is its own."""
+
+    name: str
+    weight: float  # in the reward
+    base: float  # weight times its mean
+    new: float
+    part: float
+    effect: Effect  # difference of weight times its means
+    p: float  # of this difference, corrected for all parts
+
+
+@dataclass(frozen=True, slots=True)
+class Decomposition:
+    """What the effect on the reward goes with, the largest parts first.
+
+    Attributes:
+        properties: those that some but not all compared responses have; of the ways to mark an
+            answer, the one whose share changed most.
+        reward_parts: parts that add up to the reward, and so to the effect; [] if not logged.
+        main: the property that the headline names, None if no part is large and certain.
+        main_part: the part of the reward that it may name instead, likewise.
+    """
+
+    properties: list[Property]
+    reward_parts: list[RewardPart]
+    main: Property | None
+    main_part: RewardPart | None
+
+
+NOTHING = Decomposition([], [], None, None)
+
+
+class Compared(NamedTuple):
+    """Compared responses: a table per run, of the BASE runs first."""
+
+    frames: Sequence[pd.DataFrame]
+    base_count: int
+    paired: bool
+
+    def effect_on(self, columns: Sequence[Floats]) -> Effect:
+        """Return the difference NEW - BASE of a figure that each table's responses have."""
+        frames = []
+        for frame, values in zip(self.frames, columns, strict=True):
+            frames.append(pd.DataFrame({"pair": frame["pair"], "figure": values}))
+        means = means_of(frames, self.base_count)
+        return effect_on(means, "figure", paired=self.paired)
+
+
+def decomposition_of(
+    frames: Sequence[pd.DataFrame],
+    base_count: int,
+    effect: Effect,
+    trainer: Sequence[pd.DataFrame] = (),
+) -> Decomposition:
+    """Decompose the effect on the reward.
+
+    Args:
+        frames: the compared responses of each run, the BASE runs first.
+        base_count: number of BASE runs.
+        effect: the effect on the reward of these responses.
+        trainer: of runs of which only metrics are logged, the trainer's metrics by step.
+    """
+    if not np.isfinite(effect.value):
+        return NOTHING
+    compared = Compared(
+        _counted(frames, paired=effect.paired), base_count, effect.paired
+    )
+    weights = _weights(compared)
+    properties = _properties(compared, weights)
+    if len(trainer):
+        tables = []
+        for frame, metrics in zip(compared.frames, trainer, strict=True):
+            parts = metrics.filter(regex=f"^(step$|{PART})").drop_duplicates("step")
+            tables.append(frame[["step", "pair", "reward"]].merge(parts, how="left"))
+        compared = compared._replace(frames=tables)
+    reward_parts = _reward_parts(compared, weights)
+    main = _main_property(properties, effect)
+    main_part = _main_part(reward_parts, effect)
+    return Decomposition(properties, reward_parts, main, main_part)
+
+
+def _counted(frames: Sequence[pd.DataFrame], *, paired: bool) -> list[pd.DataFrame]:
+    """Return the responses that the effect counts: with a reward, to prompts that it compares."""
+    counted = []
+    for frame in frames:
+        means = frame.groupby("pair")["reward"].transform("mean")
+        known = np.isfinite(means.to_numpy()) & frame["reward"].notna().to_numpy()
+        counted.append(frame[known])
+    if paired:
+        shared = set.intersection(*(set(frame["pair"]) for frame in counted))
+        counted = [frame[frame["pair"].isin(shared)] for frame in counted]
+    return counted
+
+
+def _weights(compared: Compared) -> list[Floats]:
+    """Return the weight of each response, a list entry per run; those of a side add up to 1."""
+    split = compared.base_count
+    weights: list[Floats] = []
+    for side in (compared.frames[:split], compared.frames[split:]):
+        # Number of runs that have the prompt, by prompt
+        runs = pd.concat([frame["pair"].drop_duplicates() for frame in side])
+        run_counts = runs.value_counts()
+        for frame in side:
+            responses = frame.groupby("pair")["pair"].transform("size")
+            times = frame["pair"].map(run_counts) * responses * len(run_counts)
+            weights.append(1 / times.to_numpy(np.float64))
+    return weights
+
+
+class _Category(NamedTuple):
+    """Share of a category among the responses of each side, and its mean rewards."""
+
+    base_share: float
+    new_share: float
+    base: float
+    new: float
+
+
+def _category(
+    compared: Compared, weights: Sequence[Floats], members: Sequence[NDArray[np.bool_]]
+) -> _Category:
+    shares = [0.0, 0.0]
+    sums = [0.0, 0.0]
+    for run, (frame, weight, is_in) in enumerate(
+        zip(compared.frames, weights, members, strict=True)
+    ):
+        side = int(run >= compared.base_count)
+        shares[side] += float(weight[is_in].sum())
+        sums[side] += float(
+            (weight * frame["reward"].to_numpy(np.float64))[is_in].sum()
+        )
+    means = [
+        total / share if share else np.nan
+        for total, share in zip(sums, shares, strict=True)
+    ]
+    return _Category(*shares, *means)
+
+
+def _part_and_rest(categories: Sequence[_Category]) -> tuple[float, float]:
+    """Return both sums of the module's formula."""
+    part = 0.0
+    rest = 0.0
+    for category in categories:
+        base = category.new if np.isnan(category.base) else category.base
+        new = category.base if np.isnan(category.new) else category.new
+        if np.isnan(base):  # no response of either side
+            continue
+        part += (base + new) / 2 * (category.new_share - category.base_share)
+        rest += (category.base_share + category.new_share) / 2 * (new - base)
+    return part, rest
+
+
+def _properties(compared: Compared, weights: Sequence[Floats]) -> list[Property]:
+    found = [
+        _property(compared, weights, id, mark, members)
+        for id, mark, members in _members(compared.frames)
+    ]
+    # One that all responses have, or none, divides nothing.
+    found = [one for one in found if 0 < one.base_share + one.new_share < 2]
+    p_values = holm([one.share.p for one in found])
+    found = [one._replace(p=p) for one, p in zip(found, p_values, strict=True)]
+    formats = [one for one in found if one.id == FORMAT]
+    others = [one for one in found if one.id != FORMAT]
+    if formats:
+        others.append(_most_changed(formats))
+    return sorted(others, key=lambda one: -abs(one.part))
+
+
+def _members(
+    frames: Sequence[pd.DataFrame],
+) -> list[tuple[str, str, list[NDArray[np.bool_]]]]:
+    """Return id, mark, and for each run which responses have it, of all properties logged."""
+    found = []
+    for id, column in _COLUMNS.items():
+        if all(has(frame, column) for frame in frames):
+            members = [frame[column].to_numpy(np.float64) > 0 for frame in frames]
+            found.append((id, "", members))
+    if all(has(frame, "answer_format") for frame in frames):
+        marks = [
+            np.nan_to_num(frame["answer_format"].to_numpy(np.float64)).astype(np.int64)
+            for frame in frames
+        ]
+        for bit, mark in enumerate(ANSWER_MARKS):
+            found.append((FORMAT, mark, [(one >> bit & 1) > 0 for one in marks]))
+        found.append((FORMAT, ANY_MARK, [one > 0 for one in marks]))
+    return found
+
+
+def _property(
+    compared: Compared,
+    weights: Sequence[Floats],
+    id: str,
+    mark: str,
+    members: Sequence[NDArray[np.bool_]],
+) -> Property:
+    having = _category(compared, weights, members)
+    lacking = _category(compared, weights, [~is_in for is_in in members])
+    part, rest = _part_and_rest([having, lacking])
+    rewards = [
+        np.where(is_in, frame["reward"].to_numpy(np.float64), np.nan)
+        for frame, is_in in zip(compared.frames, members, strict=True)
+    ]
+    share = compared.effect_on([is_in.astype(np.float64) for is_in in members])
+    return Property(
+        id=id,
+        mark=mark,
+        base_share=rounded(having.base_share),
+        new_share=rounded(having.new_share),
+        base_with=rounded(having.base),
+        new_with=rounded(having.new),
+        base_without=rounded(lacking.base),
+        new_without=rounded(lacking.new),
+        part=rounded(part),
+        rest=rounded(rest),
+        share=share,
+        within=compared.effect_on(rewards),
+        p=share.p,
+    )
+
+
+def _most_changed(formats: Sequence[Property]) -> Property:
+    """Return the way to mark an answer whose share changed most; a certain one before any one."""
+    marks = [one for one in formats if one.mark != ANY_MARK]
+    any_mark = next((one for one in formats if one.mark == ANY_MARK), None)
+    if not marks:
+        return formats[0]
+    most = max(marks, key=lambda one: abs(one.share.value))
+    if any_mark and abs(most.share.value) < ALIKE * abs(any_mark.share.value):
+        return any_mark
+    return most
+
+
+def _is_large(part: float, p: float, effect: Effect) -> bool:
+    """Return whether a part is certain, of the effect's sign, and a quarter of it or more."""
+    is_certain = p <= 1 - LEVEL and (effect.low > 0 or effect.high < 0)
+    return is_certain and part * np.sign(effect.value) >= NAMED * abs(effect.value)
+
+
+def _main_property(properties: Sequence[Property], effect: Effect) -> Property | None:
+    large = [one for one in properties if _is_large(one.part, one.p, effect)]
+    if not large:
+        return None
+    most = max(abs(one.part) for one in large)
+    order = [*_COLUMNS, FORMAT]
+    as_large = [one for one in large if abs(one.part) >= ALIKE * most]
+    return min(as_large, key=lambda one: order.index(one.id))
+
+
+def _main_part(parts: Sequence[RewardPart], effect: Effect) -> RewardPart | None:
+    # Parts are in the order of their size.
+    large = [one for one in parts if _is_large(one.part, one.p, effect)]
+    return large[0] if large else None
+
+
+def _reward_parts(compared: Compared, weights: Sequence[Floats]) -> list[RewardPart]:
+    """Return the parts whose weighted sum is the reward of each response, [] if none are."""
+    names = [
+        name
+        for name in map(str, compared.frames[0].columns)
+        if name.startswith(PART)
+        and all(_is_known(frame, name) for frame in compared.frames)
+    ]
+    if len(names) < 2:
+        return []
+    rows = pd.concat([frame[["reward", *names]] for frame in compared.frames])
+    total = _in_order(rows["reward"])
+    logged = {name: _in_order(rows[name]) for name in names}
+    for choice in gain.choices_of_parts(logged, total):
+        in_reward = _weights_of_parts(choice, total)
+        if in_reward:
+            return _parts_of_effect(compared, weights, in_reward)
+    return []
+
+
+def _is_known(frame: pd.DataFrame, name: str) -> bool:
+    """Return whether a column has a number in every row."""
+    values = frame.get(name)
+    if values is None or values.dtype.kind != "f":
+        return False
+    return bool(np.isfinite(values.to_numpy()).all())
+
+
+def _in_order(values: pd.Series) -> Series:
+    """Return values of responses as a series, by their position."""
+    return Series(np.arange(len(values)), values.to_numpy(np.float64))
+
+
+def _weights_of_parts(parts: dict[str, Series], total: Series) -> dict[str, float]:
+    """Return the weights with which parts add up to the reward but for a constant, {} if none."""
+    x = np.column_stack([part.values for part in parts.values()])
+    fitted = gain.fit_weights(x, total.values, changes=False)
+    if fitted is None:
+        return {}
+    rest = total.values - x @ fitted
+    largest = float(np.abs(total.values).max())
+    if np.abs(rest - rest.mean()).max() > _ROUNDING * largest:
+        return {}
+    is_plain_sum = bool((fitted == 1).all())
+    # Of parts that are alike, the weights of each are not known.
+    if not is_plain_sum and np.linalg.matrix_rank(x - x.mean(axis=0)) < x.shape[1]:
+        return {}
+    return dict(zip(parts, fitted.tolist(), strict=True))
+
+
+def _parts_of_effect(
+    compared: Compared, weights: Sequence[Floats], in_reward: dict[str, float]
+) -> list[RewardPart]:
+    """Return each part's own part of the effect, given its weight in the reward."""
+    found = []
+    for name, weight in in_reward.items():
+        values = [
+            weight * frame[name].to_numpy(np.float64) for frame in compared.frames
+        ]
+        means = [
+            float((one * of_one).sum())
+            for one, of_one in zip(values, weights, strict=True)
+        ]
+        base = rounded(sum(means[: compared.base_count]))
+        new = rounded(sum(means[compared.base_count :]))
+        effect = compared.effect_on(values)
+        part = RewardPart(
+            name=name.removeprefix(PART),
+            weight=rounded(weight),
+            base=base,
+            new=new,
+            part=change(base, new),
+            effect=effect,
+            p=effect.p,
+        )
+        found.append(part)
+    p_values = holm([one.p for one in found])
+    found = [one._replace(p=p) for one, p in zip(found, p_values, strict=True)]
+    return sorted(found, key=lambda one: -abs(one.part))

@@ -1,0 +1,139 @@
+"""Guardrails in words: their names, what each shows, and which are not compared."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rlreport.comparison.compare import Comparison
+from rlreport.comparison.data_file import PART, TRAINER
+from rlreport.comparison.guardrails import GUARDRAILS, OF_WHOLE_TEXTS, Guardrail
+from rlreport.comparison.outcome import Outcome
+from rlreport.comparison.words import check_name
+from rlreport.text.messages import (
+    clauses,
+    listed,
+    message,
+    plural,
+    sentences,
+    short_figure,
+    translatable,
+)
+
+# (whether NEW is higher, whether that is better) -> words
+_IN_THESE_RUNS = {
+    (True, True): translatable("higher, better in these runs"),
+    (True, False): translatable("higher, worse in these runs"),
+    (False, True): translatable("lower, better in these runs"),
+    (False, False): translatable("lower, worse in these runs"),
+}
+
+
+def guardrail_name(guardrail: Guardrail) -> str:
+    if guardrail.id.startswith(PART):
+        return message("Reward part: {name}", name=guardrail.id.removeprefix(PART))
+    name = next(figure.name for figure in GUARDRAILS if figure.id == guardrail.id)
+    return message(name)
+
+
+def guardrail_level(guardrail: Guardrail, comparison: Comparison) -> str:
+    """Return what a guardrail shows: "worse", "no difference shown (up to ±50)", and so on.
+
+    With few runs, a difference may come from their seeds; the words say so.
+    """
+    if guardrail.level == "none":
+        return _not_shown(guardrail, comparison)
+    is_higher = guardrail.effect.value > 0
+    if guardrail.level == "changed":
+        return message("higher") if is_higher else message("lower")
+    is_better = guardrail.level == "better"
+    if comparison.has_enough_runs:
+        return message("better") if is_better else message("worse")
+    return message(_IN_THESE_RUNS[is_higher, is_better])
+
+
+def _not_shown(guardrail: Guardrail, comparison: Comparison) -> str:
+    """Return words on a difference that is not significant: how large it may be."""
+    effect = guardrail.effect
+    if effect.low == effect.high == 0:
+        return message("equal")
+    if effect.low <= 0 <= effect.high:
+        most = short_figure(max(abs(effect.low), abs(effect.high)))
+        return message("no difference shown (up to ±{most})", most=most)
+    lows = [one.effect.low for one in comparison.guardrails]
+    count = int(np.isfinite(lows).sum())
+    if effect.value > 0:
+        return plural(
+            "higher, but not after correction for {count} figure",
+            "higher, but not after correction for {count} figures",
+            count,
+        )
+    return plural(
+        "lower, but not after correction for {count} figure",
+        "lower, but not after correction for {count} figures",
+        count,
+    )
+
+
+def guardrails_note(comparison: Comparison) -> str:
+    """Return which guardrails are not compared (but for unlogged metrics) and why, or ""."""
+    no_data = []
+    cut = []
+    too_few = []
+    for guardrail in comparison.guardrails:
+        if guardrail.level != "missing":
+            continue
+        name = guardrail_name(guardrail)
+        if np.isfinite([guardrail.base, guardrail.new]).all():
+            # Both sides have a mean, but no interval.
+            too_few.append(name)
+        elif guardrail.column.startswith(TRAINER):
+            # Only few trainers log what responses do not have.
+            continue
+        elif comparison.cut and guardrail.column in OF_WHOLE_TEXTS:
+            cut.append(name)
+        else:
+            no_data.append(name)
+    parts = []
+    if no_data:
+        parts.append(
+            message(
+                "Not compared, as a run has no data: {names}.", names=listed(no_data)
+            )
+        )
+    if cut:
+        parts.append(
+            message(
+                "Not compared, as the logger cuts texts: {names}.", names=listed(cut)
+            )
+        )
+    if too_few:
+        parts.append(
+            message(
+                "Not compared, as too few prompts or blocks have data: {names}.",
+                names=listed(too_few),
+            )
+        )
+    return sentences(parts)
+
+
+def caveats(outcome: Outcome) -> str:
+    """Return sentences on figures (guardrails) that got worse and new critical findings, or ""."""
+    worse = [
+        guardrail_name(guardrail)
+        for guardrail in outcome.comparison.guardrails
+        if guardrail.level == "worse"
+    ]
+    # The main finding is in the verdict already.
+    new = [
+        check_name(finding.id)
+        for finding in outcome.changed["critical"]
+        if finding.id != outcome.new.lead
+    ]
+    parts = []
+    if worse:
+        literal = translatable("Guardrails that got worse ({new}): {names}.")
+        parts.append(message(literal, new=outcome.labels.new, names=clauses(worse)))
+    if new:
+        literal = translatable("New critical findings ({new}): {names}.")
+        parts.append(message(literal, new=outcome.labels.new, names=listed(new)))
+    return sentences(parts)

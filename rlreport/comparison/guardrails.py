@@ -1,0 +1,194 @@
+"""Figures that should not get worse while the reward rises, and their differences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from rlreport.comparison.data_file import PART, TRAINER
+from rlreport.comparison.means import Means, effect_on
+from rlreport.comparison.statistics import LEVEL, Effect
+from rlreport.figures.rounding import rounded
+from rlreport.figures.significance import holm
+from rlreport.text.messages import translatable
+
+# Columns that are 1 if the rewards of all responses to the prompt are equal: to the best reward of
+# all runs (ALL_RIGHT), or lower (ALL_WRONG); otherwise 0
+ALL_RIGHT = "all_right"
+ALL_WRONG = "all_wrong"
+
+TOKENS = "response_tokens"
+CHARACTERS = "response_chars"
+# Columns that mean nothing if the logger cuts texts
+OF_WHOLE_TEXTS = (CHARACTERS, "distinct_2", "duplicate")
+
+
+class GuardedFigure(NamedTuple):
+    """A figure that should not get worse."""
+
+    id: str
+    name: str
+    columns: tuple[str, ...]  # the first one that all runs have is compared
+    better: int  # which direction is better: 1 up, -1 down, 0 neither
+
+
+_OF_POLICY = (
+    GuardedFigure(
+        "validation", translatable("Validation"), (f"{TRAINER}validation",), 1
+    ),
+    GuardedFigure("second_reward", translatable("Second reward"), ("valid_reward",), 1),
+    GuardedFigure("kl", translatable("KL"), ("kl_k1", f"{TRAINER}kl"), -1),
+    GuardedFigure(
+        "kl_token", translatable("KL per token"), (f"{TRAINER}kl_token",), -1
+    ),
+    GuardedFigure(
+        "length",
+        translatable("Length"),
+        (TOKENS, f"{TRAINER}length", CHARACTERS),
+        -1,
+    ),
+    GuardedFigure(
+        "cut_off",
+        translatable("Cut off at the limit"),
+        ("cut_off", f"{TRAINER}truncated"),
+        -1,
+    ),
+    GuardedFigure("surprisal", translatable("Entropy"), ("surprisal_mean",), 1),
+    GuardedFigure(
+        "entropy", translatable("Entropy, trainer's"), (f"{TRAINER}entropy",), 1
+    ),
+    GuardedFigure(
+        "gradient_norm", translatable("Gradient norm"), (f"{TRAINER}grad_norm",), -1
+    ),
+    GuardedFigure("distinct_2", translatable("Distinct-2"), ("distinct_2",), 1),
+    GuardedFigure("duplicates", translatable("Repeated responses"), ("duplicate",), -1),
+)
+_OF_GROUPS_AND_TOOLS = (
+    GuardedFigure(
+        "all_wrong_groups",
+        translatable("Groups without signal, all wrong"),
+        (ALL_WRONG,),
+        -1,
+    ),
+    GuardedFigure(
+        "all_right_groups",
+        translatable("Groups without signal, all right"),
+        (ALL_RIGHT,),
+        0,
+    ),
+    GuardedFigure("pass_at_k", translatable("pass@k"), ("pass_at_k",), 1),
+    GuardedFigure(
+        "mismatch",
+        translatable("Engine mismatch, k3"),
+        ("mismatch_k3", f"{TRAINER}mismatch_k3"),
+        -1,
+    ),
+    GuardedFigure(
+        "tool_errors",
+        translatable("Tool errors"),
+        ("tool_errors", f"{TRAINER}tool_errors"),
+        -1,
+    ),
+)
+
+# In the order of the page
+GUARDRAILS = (*_OF_POLICY, *_OF_GROUPS_AND_TOOLS)
+
+# Guardrails that never count as better, only as changed, as a collapsed policy improves them
+NEVER_BETTER = ("length", "surprisal", "entropy", "gradient_norm")
+
+GuardrailLevel = Literal["better", "worse", "changed", "none", "missing"]
+
+
+class Guardrail(NamedTuple):
+    """A figure that should not get worse, such as the KL or the response length."""
+
+    id: str
+    column: str
+    base: float  # mean over prompts and runs
+    new: float
+    effect: Effect
+    level: GuardrailLevel  # Holm-corrected for several guardrails
+
+
+def _mean_of_runs(runs: Iterable[pd.DataFrame], column: str) -> float:
+    """Return the mean over runs of a column's mean; NaN if none has it."""
+    means = [table[column].mean() for table in runs if column in table]
+    return rounded(float(np.mean(means))) if means else np.nan
+
+
+def guardrails_of(means: Means, trainer: Means, *, paired: bool) -> list[Guardrail]:
+    """Compare all GUARDRAILS and reward parts, with p-values corrected for multiple testing.
+
+    Figures that the responses lack come from trainer metrics, with blocks of steps as units.
+    """
+    figures = [*GUARDRAILS, *_reward_parts(means)]
+    guardrails = [_guardrail(one, means, trainer, paired=paired) for one in figures]
+    # Without an interval there is no test: such a guardrail stays "missing".
+    tested = [g for g in guardrails if np.isfinite(g.effect.low)]
+    p_values = holm([g.effect.p for g in tested])
+    corrected = {g.id: p for g, p in zip(tested, p_values, strict=True)}
+    judged = []
+    for guardrail, figure in zip(guardrails, figures, strict=True):
+        if guardrail.id in corrected:
+            level = _guardrail_level(guardrail, corrected[guardrail.id], figure.better)
+            judged.append(guardrail._replace(level=level))
+        else:
+            judged.append(guardrail)
+    return judged
+
+
+def _reward_parts(means: Means) -> list[GuardedFigure]:
+    """Return the reward parts that the first run of each side logs, each better when higher."""
+    base_columns = means.bases[0].columns
+    parts = []
+    for column in map(str, means.news[0].columns):
+        if column.startswith(PART) and column in base_columns:
+            # Pages name a part by its id, so that it needs no name here.
+            part = GuardedFigure(id=column, name="", columns=(column,), better=1)
+            parts.append(part)
+    return parts
+
+
+def _guardrail(
+    figure: GuardedFigure, means: Means, trainer: Means, *, paired: bool
+) -> Guardrail:
+    """Compare a figure; its level stays "missing" until p-values are corrected.
+
+    ``means`` are those of responses, ``trainer`` those of the trainer's metrics.
+    """
+    column = figure.columns[
+        0
+    ]  # if a run has none of the columns: all values are NaN then
+    for candidate in figure.columns:
+        if means.have(candidate) or trainer.have(candidate):
+            column = candidate
+            break
+    # Blocks of the trainer's steps cannot be paired as prompts are.
+    tables = means
+    if column.startswith(TRAINER):
+        tables = trainer
+        paired = False
+    base = _mean_of_runs(tables.bases, column)
+    new = _mean_of_runs(tables.news, column)
+    effect = effect_on(tables, column, paired=paired)
+    return Guardrail(figure.id, column, base, new, effect, "missing")
+
+
+def _guardrail_level(guardrail: Guardrail, p: float, better: int) -> GuardrailLevel:
+    """Return the level for a corrected p-value; ``better`` is as in ``GuardedFigure``.
+
+    "changed" is a significant change that is neither: of a figure without a better direction, or
+    of one in NEVER_BETTER that improved.
+    """
+    if p > 1 - LEVEL or guardrail.effect.value == 0:
+        return "none"
+    improvement = guardrail.effect.value * better
+    if improvement < 0:
+        return "worse"
+    if improvement > 0 and guardrail.id not in NEVER_BETTER:
+        return "better"
+    return "changed"

@@ -1,0 +1,237 @@
+"""For which tasks rewards differ: by environment, by difficulty, and prompt by prompt.
+
+*Difficulty* is the mean reward that a prompt earns on both sides together. Each third of the
+prompts is one class, from hard to easy; prompts that earn the same are in one class. Had the
+classes been chosen by the rewards of one side, chance alone would make the other side better on the
+hard prompts and worse on the easy ones (regression to the mean).
+
+*Prompt by prompt*: the responses of BASE and of NEW to a prompt are tested as
+``summarise.prompt_courses`` tests early and late ones. "same" stands for no clear change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from rlreport.comparison.data_file import EXTRA
+from rlreport.comparison.means import Means, effect_on, means_of
+from rlreport.comparison.statistics import LEVEL, Effect
+from rlreport.figures.grouped import Grouped
+from rlreport.figures.ragged import Ints
+from rlreport.figures.rounding import difference, significant
+from rlreport.figures.significance import holm
+from rlreport.summarise.environments import ENVIRONMENT_FIELDS, environments_in
+from rlreport.summarise.prompt_courses import Measure, PromptCourse, courses_of
+
+DIFFICULTIES = ("hard", "medium", "easy")
+
+# Values of ``change`` in ``prompt_changes``
+CHANGES = {
+    PromptCourse.IMPROVED: "improved",
+    PromptCourse.REGRESSED: "regressed",
+    PromptCourse.NEVER: "never",  # no response of any run is right
+    PromptCourse.ALWAYS: "always",
+    PromptCourse.UNCLEAR: "same",
+}
+COLUMNS = ("pair", "base", "new", "delta", "base_count", "new_count", "change")
+
+TaskLevel = Literal["better", "worse", "none", "missing"]
+
+
+class Task(NamedTuple):
+    """Some of the prompts, with their mean rewards on both sides."""
+
+    name: str  # one of DIFFICULTIES, or an environment as logged; "" for all others
+    prompts: int  # those that are compared; if unpaired, of the side with fewer
+    base: float
+    new: float
+    effect: Effect
+    p: float = 1.0  # corrected for all tasks of the table
+    level: TaskLevel = "missing"  # "missing" without an interval
+
+
+@dataclass(frozen=True, slots=True)
+class Tasks:
+    """The difference of rewards by task.
+
+    Attributes:
+        field: logged field that names the environments, "" if there are none.
+        environments: the one with the most responses first; [] if all are of one.
+        difficulties: from hard to easy; [] if prompts are not paired, or all earn the same.
+    """
+
+    field: str
+    environments: list[Task]
+    difficulties: list[Task]
+
+
+def tasks_of(frames: Sequence[pd.DataFrame], base_count: int, *, paired: bool) -> Tasks:
+    """Compare rewards by environment and by difficulty, given the compared responses of each run.
+
+    The first ``base_count`` of ``frames`` are those of BASE.
+    """
+    field, names, indices = _environments(frames)
+    environments = []
+    for number, name in enumerate(names):
+        chosen = [
+            frame[index == number] for frame, index in zip(frames, indices, strict=True)
+        ]
+        if all(map(len, chosen)):
+            environments.append(_task(name, chosen, base_count, paired=paired))
+    if len(environments) < 2:
+        field, environments = "", []
+    difficulties = []
+    if paired:
+        for name, pairs in _classes(frames, base_count):
+            chosen = [frame[frame["pair"].isin(pairs)] for frame in frames]
+            difficulties.append(_task(name, chosen, base_count, paired=paired))
+    return Tasks(field, _judged(environments), _judged(difficulties))
+
+
+def _environments(
+    frames: Sequence[pd.DataFrame],
+) -> tuple[str, list[str], list[Ints]]:
+    """Return the field of environments, their names, and each run's index of them by response."""
+    fields = {f"{EXTRA}{field}" for field in ENVIRONMENT_FIELDS}
+    extras = pd.concat(
+        [
+            frame[[name for name in frame if str(name).lower() in fields]]
+            for frame in frames
+        ],
+        ignore_index=True,
+    )
+    found = environments_in(extras.rename(columns=lambda name: name[len(EXTRA) :]))
+    if found is None:
+        return "", [], []
+    ends = np.cumsum([len(frame) for frame in frames])
+    # "" stands for the pooled ones, whose index is the number of names.
+    return found.column, [*found.names, ""], np.split(found.index, ends[:-1])
+
+
+def _classes(
+    frames: Sequence[pd.DataFrame], base_count: int
+) -> Iterator[tuple[str, pd.Index]]:
+    """Yield each class of DIFFICULTIES that exists, with its prompts, if there are two or more."""
+    table = _by_prompt(means_of([_rewards(frame) for frame in frames], base_count))
+    pooled = significant((table["base"] + table["new"]) / 2)
+    # From 0 to 1; equal ones have the same rank.
+    ranks = (pd.Series(pooled).rank().to_numpy() - 0.5) / max(1, len(table))
+    index = (ranks * len(DIFFICULTIES)).astype(np.int64)
+    if len(np.unique(index)) < 2:
+        return
+    for number, name in enumerate(DIFFICULTIES):
+        pairs = table.index[index == number]
+        if len(pairs):
+            yield name, pairs
+
+
+def _rewards(frame: pd.DataFrame) -> pd.DataFrame:
+    rewards: pd.DataFrame = frame.loc[
+        np.isfinite(frame["reward"].to_numpy(np.float64)), ["pair", "reward"]
+    ]
+    return rewards
+
+
+def _by_prompt(means: Means) -> pd.DataFrame:
+    """Return the mean rewards ``base`` and ``new`` of the prompts that all runs have."""
+    sides = {}
+    for name, runs in (("base", means.bases), ("new", means.news)):
+        columns = [run["reward"] for run in runs]
+        sides[name] = pd.concat(columns, axis=1, join="inner").mean(axis=1)
+    return pd.concat(sides, axis=1, join="inner").sort_index()
+
+
+def _task(
+    name: str, frames: Sequence[pd.DataFrame], base_count: int, *, paired: bool
+) -> Task:
+    means = means_of([_rewards(frame) for frame in frames], base_count)
+    effect = effect_on(means, "reward", paired=paired)
+    if paired:
+        table = _by_prompt(means)
+        base, new = table["base"].mean(), table["new"].mean()
+    else:
+        # Each prompt counts once, as in the effect.
+        base, new = (
+            pd.concat([run["reward"] for run in runs]).groupby(level=0).mean().mean()
+            for runs in (means.bases, means.news)
+        )
+    base, new = significant([base, new]).tolist()
+    return Task(name, effect.pairs, base, new, effect)
+
+
+def _judged(tasks: Sequence[Task]) -> list[Task]:
+    """Return tasks with their levels; p-values are corrected for all that have an interval."""
+    tested = [task for task in tasks if np.isfinite(task.effect.low)]
+    p_values = iter(holm([task.effect.p for task in tested]))
+    judged = []
+    for task in tasks:
+        if not np.isfinite(task.effect.low):
+            judged.append(task)
+            continue
+        p = next(p_values)
+        level: TaskLevel = "none"
+        if p <= 1 - LEVEL and task.effect.value:
+            level = "better" if task.effect.value > 0 else "worse"
+        judged.append(task._replace(p=p, level=level))
+    return judged
+
+
+def best_of_two(rewards: Sequence[pd.Series]) -> float | None:
+    """Return the higher one of the two values that the rewards of all runs have, else None."""
+    values = np.unique(np.concatenate([one.dropna().unique() for one in rewards]))
+    return float(values[1]) if len(values) == 2 else None
+
+
+def no_changes() -> pd.DataFrame:
+    """Return the table of ``prompt_changes_of`` without rows."""
+    return pd.DataFrame(columns=list(COLUMNS))
+
+
+def prompt_changes_of(
+    frames: Sequence[pd.DataFrame], base_count: int, best: float | None
+) -> pd.DataFrame:
+    """Return a row per prompt that all runs have: how its rewards changed, and whether clearly.
+
+    Columns: ``pair``, mean rewards ``base`` and ``new`` (each run counts the same), ``delta``, the
+    numbers of responses ``base_count`` and ``new_count``, and ``change``, a value of CHANGES.
+
+    Args:
+        frames: the compared responses of each run, the BASE runs first.
+        base_count: number of BASE runs.
+        best: the reward of right answers if rewards have two values, else None.
+    """
+    rewards = [_rewards(frame) for frame in frames]
+    means = _by_prompt(means_of(rewards, base_count))
+    if means.empty:
+        return no_changes()
+    sides = [
+        frame.assign(side=int(run >= base_count)) for run, frame in enumerate(rewards)
+    ]
+    responses = pd.concat(sides)
+    responses = responses[responses["pair"].isin(means.index)]
+    responses = responses.sort_values("pair", kind="stable")
+    prompts = Grouped.by(responses["pair"].to_numpy())
+    side = responses["side"].to_numpy(np.int64)
+    values = responses["reward"].to_numpy(np.float64)
+    measure: Measure = "reward"
+    if best is not None:
+        measure = "solved"
+        values = (values == best).astype(np.float64)
+    courses = courses_of(values, prompts, side, measure)
+    counts = prompts.sum(side.astype(np.float64)).astype(np.int64)
+    return pd.DataFrame(
+        {
+            "pair": means.index.to_numpy(),
+            "base": significant(means["base"]),
+            "new": significant(means["new"]),
+            "delta": difference(means["new"], means["base"]),
+            "base_count": prompts.counts - counts,
+            "new_count": counts,
+            "change": [CHANGES[PromptCourse(course)] for course in courses.tolist()],
+        }
+    )

@@ -1,0 +1,1 @@
+"""The page of a comparison by subject: view, settings, guardrails, prompts, texts."""

@@ -1,0 +1,146 @@
+"""Prompts won and lost: their table, and the pairs of responses for mail and Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rlreport.columns import STEP
+from rlreport.comparison.labels import Labels
+from rlreport.comparison.outcome import Flip, Outcome
+from rlreport.comparison.words import signed
+from rlreport.pages.compare.heads import BASE, NEW, of_sides
+from rlreport.pages.listed import PROMPT_TEXT
+from rlreport.pages.table import (
+    Cell,
+    Columns,
+    ColumnView,
+    TableView,
+    attribute_columns,
+    name_cell,
+    table,
+)
+from rlreport.text.messages import Joined, figure, message, plural, translatable
+from rlreport.text.numbers import MISSING
+
+# Maximum characters of each prompt and response on a comparison's page, which has hundreds
+MAX_CHARACTERS = 20_000
+# Characters of a response's end, which the list shows. Twin of that in
+# static/js/list/text-parts.js
+END_CHARS = 110
+_LAST = MAX_CHARACTERS // 4  # characters that are kept of the end of a longer one
+
+_NUMBER = ColumnView(
+    "n", "#", help=message("the clearest difference first"), written="count"
+)
+_REWARD_TERM = STEP["reward_mean"].term
+_DELTA = ColumnView(
+    "delta",
+    message("Difference"),
+    help=message("NEW − BASE, mean rewards of the window"),
+    term=_REWARD_TERM,
+)
+_REWARD = ColumnView(
+    "",
+    "",
+    help=message("mean reward of the prompt in the window"),
+    term=_REWARD_TERM,
+)
+_NEAREST = message("the response whose reward is nearest to the prompt's mean")
+# Changes of ``Comparison.prompt_changes`` that a row of the list names
+_BADGES = {
+    "improved": translatable("improved"),
+    "regressed": translatable("regressed"),
+}
+
+
+def flip_numbers(labels: Labels) -> tuple[ColumnView, ...]:
+    """Return the columns of numbers: the difference, and the mean reward of each side."""
+    return (_DELTA, *of_sides(_REWARD, labels))
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """The responses of both runs to a prompt."""
+
+    title: str
+    prompt: str
+    base: str
+    new: str
+
+
+def flips_table(flips: Sequence[Flip], outcome: Outcome) -> TableView:
+    """Return the table of prompts won and lost, numbered from 1, with the ends of responses."""
+    labels = outcome.labels
+    ids = range(1, len(flips) + 1)
+    columns: Columns = {_NUMBER: map(name_cell, ids)}
+    columns |= attribute_columns(flips, flip_numbers(labels))
+    columns[PROMPT_TEXT] = map(_prompt, flips)
+    for key, side, name, texts in (
+        ("ref_response", BASE, labels.base, [flip.base_text for flip in flips]),
+        ("response", NEW, labels.new, [flip.new_text for flip in flips]),
+    ):
+        columns[_response_column(key, side, name)] = map(_response_cell, texts)
+    changes = outcome.comparison.prompt_changes
+    change_of = dict(zip(changes["pair"].tolist(), changes["change"], strict=True))
+    return table(
+        "flips",
+        message("Prompts won and lost"),
+        columns,
+        ids=ids,
+        hrefs=(f"#r={number}" for number in ids),  # open the response panel
+        badges=[_badges(change_of.get(flip.pair, "")) for flip in flips],
+    )
+
+
+def _response_column(key: str, side: str, name: str) -> ColumnView:
+    return ColumnView(
+        key,
+        message("Response of {name}", name=name),
+        message("{side}, its end", side=side),
+        kind="text",
+        help=_NEAREST,
+    )
+
+
+def _badges(change: str) -> list[str]:
+    return [message(_BADGES[change])] if change in _BADGES else []
+
+
+def _response_cell(text: str | None) -> str | Cell:
+    if text is None:
+        return Cell(MISSING, None, message("not in the report"))
+    if len(text) <= END_CHARS:
+        return text
+    return Cell(_cut(text[:-END_CHARS]), end=text[-END_CHARS:])
+
+
+def _prompt(flip: Flip) -> str:
+    if flip.prompt is None:
+        return message("[prompt {number:count}]", number=flip.number)
+    return _cut(flip.prompt)
+
+
+def _cut(text: str) -> str:
+    """Cut the middle of a long text: its end has the answer."""
+    left = len(text) - MAX_CHARACTERS
+    if left <= 0:
+        return text
+    cut = plural("[{count} character left out]", "[{count} characters left out]", left)
+    return Joined("\n", [text[: MAX_CHARACTERS - _LAST], cut, text[-_LAST:]])
+
+
+def pair_of(flip: Flip) -> Pair:
+    """Return the responses to a prompt won or lost, with its rewards as the title."""
+    title = message(
+        "{change} (reward {base} → {new})",
+        change=signed(flip.delta),
+        base=figure(flip.base),
+        new=figure(flip.new),
+    )
+    return Pair(
+        title=title,
+        prompt=_prompt(flip),
+        base=_cut(flip.base_text or ""),
+        new=_cut(flip.new_text or ""),
+    )

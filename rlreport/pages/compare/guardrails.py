@@ -1,0 +1,93 @@
+"""The figures that must not get worse, compared."""
+
+from __future__ import annotations
+
+from rlreport.columns import RESPONSE, STEP, Column
+from rlreport.comparison.data_file import PART, TRAINER
+from rlreport.comparison.guardrail_words import (
+    guardrail_level,
+    guardrail_name,
+    guardrails_note,
+)
+from rlreport.comparison.guardrails import Guardrail
+from rlreport.comparison.outcome import Outcome
+from rlreport.definitions import NO_SIGNAL, REWARD_PART, defined, terms_of_roles
+from rlreport.pages.compare.heads import (
+    DIFFERENCE,
+    INTERVAL,
+    RESULT,
+    interval_cells,
+    of_sides,
+)
+from rlreport.pages.table import (
+    Columns,
+    ColumnView,
+    TableView,
+    attribute_columns,
+    table,
+)
+from rlreport.text.messages import message
+
+_MEANS = ColumnView("", "", help=message("mean of the prompts' means in the window"))
+
+
+# Id of a guardrail without a column of its own name -> its definition
+_TERMS = {
+    "cut_off": terms_of_roles()["truncated"],
+    "duplicates": STEP["duplicate_rate"].term,
+    "all_wrong_groups": NO_SIGNAL,
+    "all_right_groups": NO_SIGNAL,
+    "pass_at_k": STEP["pass_at_k"].term,
+    "mismatch": STEP["mismatch_k3"].term,
+}
+
+
+def guardrails_table(outcome: Outcome) -> TableView:
+    """Return the table of guardrails (figures that must not get worse) that have values."""
+    comparison = outcome.comparison
+    guardrails = [g for g in comparison.guardrails if g.level != "missing"]
+    effects = [guardrail.effect for guardrail in guardrails]
+    columns: Columns = {
+        ColumnView("name", message("Figure"), kind="text"): map(
+            _guardrail_label, guardrails
+        )
+    }
+    columns |= attribute_columns(guardrails, of_sides(_MEANS, outcome.labels))
+    columns[DIFFERENCE] = [effect.value for effect in effects]
+    columns[INTERVAL] = interval_cells(effects)
+    columns[RESULT] = [guardrail_level(g, comparison) for g in guardrails]
+    return table(
+        "guardrails",
+        message("Guardrails"),
+        columns,
+        ids=[guardrail.id for guardrail in guardrails],
+        terms=[_term(guardrail) for guardrail in guardrails],
+        note=guardrails_note(comparison),
+    )
+
+
+def _column_of(guardrail: Guardrail) -> Column | None:
+    """Return the column of the figure, None for one that the report does not compute."""
+    # Its values are means, as those of steps.
+    name_of_mean = f"{guardrail.column.removesuffix('_mean')}_mean"
+    return STEP.get(name_of_mean) or RESPONSE.get(guardrail.column)
+
+
+def _term(guardrail: Guardrail) -> str:
+    """Return the definition of the figure, "" without one."""
+    if guardrail.column.startswith(PART):
+        return REWARD_PART
+    if guardrail.column.startswith(TRAINER):
+        return terms_of_roles().get(guardrail.column.removeprefix(TRAINER), "")
+    if guardrail.id in _TERMS:
+        return _TERMS[guardrail.id]
+    column = _column_of(guardrail)
+    return column.term if column and column.term in defined() else ""
+
+
+def _guardrail_label(guardrail: Guardrail) -> str:
+    name = guardrail_name(guardrail)
+    column = _column_of(guardrail)
+    if column is None or not column.unit:
+        return name
+    return message("{name} ({unit})", name=name, unit=column.unit)

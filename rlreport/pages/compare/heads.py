@@ -1,0 +1,78 @@
+"""What tables of a comparison have in common: columns of both sides, intervals, results."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from rlreport.comparison.labels import Labels
+from rlreport.comparison.statistics import LEVEL, Effect
+from rlreport.pages.table import Cell, ColumnView
+from rlreport.text.messages import figure, message, plural, short_figure
+from rlreport.text.numbers import MISSING
+
+BASE = message("BASE")
+NEW = message("NEW")
+
+
+def of_sides(column: ColumnView, labels: Labels) -> tuple[ColumnView, ColumnView]:
+    """Return the columns ``base`` and ``new``: what the side is called, above BASE and NEW.
+
+    ``column`` has the rest of both; its key and its label, if any, come before those of the side.
+    """
+    heads = []
+    for key, name, side in (("base", labels.base, BASE), ("new", labels.new, NEW)):
+        text = name
+        if column.label:
+            text = message("{what}, {name}", what=column.label, name=name)
+        full_key = f"{key}_{column.key}" if column.key else key
+        heads.append(replace(column, key=full_key, label=text, unit=side))
+    base, new = heads
+    return base, new
+
+
+DIFFERENCE = ColumnView(
+    "effect", message("Difference"), help=message("of the shared prompts, NEW − BASE")
+)
+RESULT = ColumnView("level", message("Result"), kind="text")
+INTERVAL = ColumnView(
+    "interval", message("95% interval"), help=message("of the difference")
+)
+
+
+def interval_cells(effects: Sequence[Effect]) -> list[Cell]:
+    return [_interval_cell(effect.low, effect.high) for effect in effects]
+
+
+def _interval_cell(low: float, high: float) -> Cell:
+    if not low <= high:  # NaN
+        return Cell(MISSING, None, message("too few prompts"))
+    text = message("{low} to {high}", low=figure(low), high=figure(high))
+    return Cell(text, low)
+
+
+def result_of(effect: Effect, p: float, count: int) -> str:
+    """Return what a difference shows; ``p`` is corrected for ``count`` of them."""
+    if not np.isfinite(effect.low):
+        return message("too few prompts")
+    if effect.low == effect.high == 0:
+        return message("equal")
+    is_higher = effect.value > 0
+    if p <= 1 - LEVEL:
+        return message("higher") if is_higher else message("lower")
+    if effect.low <= 0 <= effect.high:
+        most = short_figure(max(abs(effect.low), abs(effect.high)))
+        return message("no difference shown (up to ±{most})", most=most)
+    if is_higher:
+        return plural(
+            "higher, but not after correction for {count} figure",
+            "higher, but not after correction for {count} figures",
+            count,
+        )
+    return plural(
+        "lower, but not after correction for {count} figure",
+        "lower, but not after correction for {count} figures",
+        count,
+    )

@@ -1,0 +1,175 @@
+"""The map of prompts × sides, and how many prompts improved, regressed or did neither."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from markupsafe import Markup
+
+from rlreport.comparison.labels import Labels
+from rlreport.comparison.outcome import Flip, Outcome, prompt_numbers
+from rlreport.draw.cells import COLOURS
+from rlreport.draw.chart import finite_or_none
+from rlreport.draw.side_map import SideMap, cells_on_page, side_map
+from rlreport.pages.html import packed_json
+from rlreport.pages.page_data import SideMapData
+from rlreport.summarise.prompt_courses import FEW_RESPONSES
+from rlreport.text.clean import shortened
+from rlreport.text.language import Language
+from rlreport.text.messages import message, phrases, plural, sentences, translatable
+from rlreport.text.numbers import written
+
+NAME_CHARS = 80  # of a prompt in the tip of a cell
+
+# Value of ``change`` in ``Comparison.prompt_changes`` -> what the page calls it
+CHANGES = {
+    "improved": translatable("Improved"),
+    "regressed": translatable("Regressed"),
+    "same": translatable("Same within noise"),
+    "always": translatable("Always solved"),
+    "never": translatable("Never solved"),
+}
+_COUNTED = {
+    "improved": translatable("{count} improved"),
+    "regressed": translatable("{count} regressed"),
+    "same": translatable("{count} the same within noise"),
+    "always": translatable("{count} always solved"),
+    "never": translatable("{count} never solved"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SideMapView:
+    """The map as drawn, with its legend and the counts above it."""
+
+    counts: list[tuple[str, int]]
+    rule: str  # how prompts were told apart
+    labels: Labels
+    cells: Markup
+    unit: str
+    colours: tuple[str, ...]  # of the legend, classes of the style sheet
+    low: str  # what its first and its last colour stand for
+    high: str
+    note: str
+    data: str  # packed ``SideMapData``, for the script
+
+
+def side_map_view(
+    outcome: Outcome, flips: Sequence[Flip], language: Language
+) -> SideMapView | None:
+    """Return the map, None if prompts are not paired.
+
+    ``flips``: prompts won or lost that the page lists.
+    """
+    changes = outcome.comparison.prompt_changes
+    drawn = side_map(changes)
+    if drawn is None:
+        return None
+    counts = changes["change"].value_counts().to_dict()
+    scale = drawn.scale
+    low = written(scale.low)
+    high = written(scale.high)
+    if scale.is_clipped:
+        low = f"≤ {low}"
+        high = f"≥ {high}"
+    data = _data(drawn, outcome, flips)
+    return SideMapView(
+        counts=[
+            (message(words), int(counts.get(change, 0)))
+            for change, words in CHANGES.items()
+            if counts.get(change) or change in ("improved", "regressed")
+        ],
+        rule=_rule(changes),
+        labels=outcome.labels,
+        cells=Markup(
+            cells_on_page(drawn, _described(drawn, outcome, counts), language)
+        ),
+        unit=message("mean reward in the window"),
+        colours=COLOURS,
+        low=low,
+        high=high,
+        note=_note(drawn),
+        data=packed_json(language.of(data)),
+    )
+
+
+def counted(counts: Mapping[str, int]) -> str:
+    """Return the numbers of prompts by what became of them as a clause."""
+    return phrases(
+        message(words, count=counts[change])
+        for change, words in _COUNTED.items()
+        if counts.get(change)
+    )
+
+
+def _described(drawn: SideMap, outcome: Outcome, counts: Mapping[str, int]) -> str:
+    """Return the map in words, for screen readers."""
+    labels = outcome.labels
+    what = plural(
+        "Map of {count} prompt, colour: mean reward with {base} and with {new}.",
+        "Map of {count} prompts, colour: mean reward with {base} and with {new}.",
+        len(drawn.pairs),
+        base=labels.base,
+        new=labels.new,
+    )
+    return sentences([what, message("{counts}.", counts=counted(counts))])
+
+
+def _rule(changes: pd.DataFrame) -> str:
+    """Return how prompts were told apart, and what the counts do not say."""
+    told = message(
+        "Improved and regressed: the responses of both runs to a prompt differ by a test at a "
+        "false discovery rate of 5% over all prompts."
+    )
+    parts = [told]
+    responses = changes[["base_count", "new_count"]].min(axis=1)
+    side = int(np.median(responses))
+    if side < FEW_RESPONSES:
+        few = plural(
+            "With {count} response per prompt and side, only large changes can be told.",
+            "With {count} responses per prompt and side, only large changes can be told.",
+            side,
+        )
+        parts.append(few)
+    return sentences(parts)
+
+
+def _note(drawn: SideMap) -> str:
+    """Return the order of the columns, and how many were left out."""
+    parts = [
+        message(
+            "A column is a prompt: on the left what NEW lost most, on the right what it won most. "
+            "The bars below mark the prompts that improved (up) and regressed (down)."
+        )
+    ]
+    if len(drawn.pairs) < drawn.of:
+        some = message(
+            "{some:count} of {all:count} prompts are shown, at even distances in this order.",
+            some=len(drawn.pairs),
+            all=drawn.of,
+        )
+        parts.append(some)
+    return sentences(parts)
+
+
+def _data(drawn: SideMap, outcome: Outcome, flips: Sequence[Flip]) -> SideMapData:
+    rows = {flip.pair: row for row, flip in enumerate(flips, start=1)}
+    numbers = prompt_numbers(outcome.new)
+    names = []
+    for pair in drawn.pairs:
+        row = rows.get(pair)
+        text = flips[row - 1].prompt if row else None
+        names.append(shortened(" ".join((text or "").split()), NAME_CHARS))
+    return {
+        "prompts": [numbers.get(pair, 0) for pair in drawn.pairs],
+        "names": names,
+        "rows": [rows.get(pair, 0) for pair in drawn.pairs],
+        "base": [finite_or_none(value) for value in drawn.base.tolist()],
+        "new": [finite_or_none(value) for value in drawn.new.tolist()],
+        "change": drawn.change,
+        "words": {change: message(words) for change, words in CHANGES.items()},
+        "sides": [outcome.labels.base, outcome.labels.new],
+    }
