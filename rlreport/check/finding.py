@@ -40,7 +40,8 @@ class Rank(StrEnum):
         return list(Rank).index(self)
 
 
-# Symbol of each severity ("critical", ...) and of each verdict without one ("healthy", ...)
+# Symbol of each severity ("critical", ...), of each verdict without one ("healthy", ...), and of a
+# report that cannot be read
 GLYPHS: dict[str, str] = {
     Severity.CRITICAL: "✕",
     Severity.WARNING: "▲",
@@ -48,6 +49,7 @@ GLYPHS: dict[str, str] = {
     "unclear": "?",
     "healthy": "✓",
     "unjudged": "–",
+    "unread": "!",
 }
 # Name of each severity, as shown to readers
 LEVELS: dict[str, str] = {

@@ -39,7 +39,7 @@ _TRAINING = re.compile(
 )
 
 # Values of a setting that count as if it were missing
-_UNSET = {None, "null", "None", "", "False", "false"}
+UNSET = {None, "null", "None", "", "False", "false"}
 
 CUT = "cut_texts"  # Id of the note that the logger cuts texts
 
@@ -279,7 +279,7 @@ def settings_that_differ(
         else:
             others.append(setting)
     # False sorts before True.
-    relevant.sort(key=lambda setting: not _affects_training(setting.key))
+    relevant.sort(key=lambda setting: not affects_training(setting.key))
     return relevant, others
 
 
@@ -307,10 +307,11 @@ def _is_relevant(setting: Difference, *, both_configured: bool) -> bool:
         return setting.key in ("gamma", "lam")
     # If only one run has a configuration, all its settings differ. A setting that is missing in
     # one run and off in the other does not.
-    if not both_configured or {setting.base, setting.new} <= _UNSET:
+    if not both_configured or {setting.base, setting.new} <= UNSET:
         return False
-    return _affects_training(setting.key) or not BOOKKEEPING.search(setting.key)
+    return affects_training(setting.key) or not BOOKKEEPING.search(setting.key)
 
 
-def _affects_training(key: str) -> bool:
+def affects_training(key: str) -> bool:
+    """Return whether a setting's name is that of one that affects training."""
     return "version" not in key and bool(_TRAINING.search(key.lower()))

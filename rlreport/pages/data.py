@@ -17,6 +17,8 @@ from rlreport import __version__
 from rlreport.check import findings_json
 from rlreport.check.advice import setup_of
 from rlreport.check.registry import BY_ID
+from rlreport.check.run import Run
+from rlreport.check.run_curves import run_curves
 from rlreport.check.unlogged import Log, Unlogged, unlogged
 from rlreport.check.verdict import Verdict
 from rlreport.comparison.data_file import METRICS_FILE, pack_table, response_data
@@ -404,6 +406,7 @@ def report_json(report: RunReport) -> dict[str, Any]:
         "card": run.card.as_json(),
         "steps": tables.steps.dropna(axis="columns", how="all").to_dict("records"),
         "reward": {"steps": reward.steps, "values": reward.values} if reward else None,
+        "curves": report.once("curves", lambda: _curves(run)),
         **verdict,
         **_rescoring_json(tables.rescoring),
         "times": tables.times.as_json(),
@@ -421,6 +424,13 @@ def report_json(report: RunReport) -> dict[str, Any]:
             "left_out": report.left_out,
         },
     }
+
+
+def _curves(run: JudgedRun) -> list[dict[str, Any]]:
+    """Return the short curves of a run's quantities, which the index of many runs shows."""
+    if run.tables.steps.empty:
+        return []
+    return run_curves(Run(run.tables), run.verdict.courses)
 
 
 def _metric_roles(tables: Tables) -> dict[str, Any]:

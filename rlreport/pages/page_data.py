@@ -300,3 +300,18 @@ class SideMapData(TypedDict):
     change: list[str]
     words: dict[str, str]
     sides: list[str]
+
+
+class IndexMetricData(TypedDict):
+    """A metric of the runs of an index; its lists have a value for each row of the list."""
+
+    key: str
+    label: str
+    headers: list[str]
+    unit: str
+    written: NumberKind
+    first: Numbers
+    best: Numbers
+    last: Numbers
+    percentages: list[bool]
+    paths: list[str]

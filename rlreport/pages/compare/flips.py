@@ -10,7 +10,7 @@ from rlreport.comparison.labels import Labels
 from rlreport.comparison.outcome import Flip, Outcome
 from rlreport.comparison.words import signed
 from rlreport.pages.compare.heads import BASE, NEW, of_sides
-from rlreport.pages.listed import PROMPT_TEXT
+from rlreport.pages.listed import PROMPT_TEXT, PromptText, prompt_prefixes
 from rlreport.pages.table import (
     Cell,
     Columns,
@@ -81,7 +81,8 @@ def flips_table(flips: Sequence[Flip], outcome: Outcome) -> TableView:
     ids = range(1, len(flips) + 1)
     columns: Columns = {_NUMBER: map(name_cell, ids)}
     columns |= attribute_columns(flips, flip_numbers(labels))
-    columns[PROMPT_TEXT] = map(_prompt, flips)
+    prefixes = shared_prefixes(flips)
+    columns[PROMPT_TEXT] = [_listed_prompt(flip, prefixes) for flip in flips]
     for key, side, name, texts in (
         ("ref_response", BASE, labels.base, [flip.base_text for flip in flips]),
         ("response", NEW, labels.new, [flip.new_text for flip in flips]),
@@ -119,6 +120,16 @@ def _response_cell(text: str | None) -> str | Cell:
     if len(text) <= END_CHARS:
         return text
     return Cell(_cut(text[:-END_CHARS]), end=text[-END_CHARS:])
+
+
+def shared_prefixes(flips: Sequence[Flip]) -> tuple[str, ...]:
+    """Return the beginnings that most prompts have, which the list hides."""
+    return prompt_prefixes(flip.prompt for flip in flips if flip.prompt)
+
+
+def _listed_prompt(flip: Flip, prefixes: Sequence[str]) -> str:
+    text = _prompt(flip)
+    return PromptText(text, prefixes) if text == flip.prompt else text
 
 
 def _prompt(flip: Flip) -> str:

@@ -13,13 +13,12 @@ import { message } from "../shared/words.js";
  */
 export function waysOut(rows) {
   const hits = rows.query ? rows.searchTest("") : () => true;
-  const hasFilters = rows.ranges.size + rows.words.size > 0;
   const filtered = rows.filtered();
   /** @type {ReturnType<typeof waysOut>} */
   const ways = [];
   if (rows.query && rows.scope)
     ways.push({ kind: "everywhere", count: filtered.filter(hits).length });
-  if (hasFilters) {
+  if (rows.isFiltered) {
     const inScope = rows.query ? rows.searchTest(rows.scope) : hits;
     ways.push({ kind: "unfiltered", count: rows.listable().filter(inScope).length });
   }
@@ -47,9 +46,6 @@ export function noRows(rows) {
 function change(rows, kind) {
   if (kind === "everywhere") rows.scope = "";
   if (kind === "unsearched") rows.query = "";
-  if (kind === "unfiltered") {
-    rows.ranges.clear();
-    rows.words.clear();
-  }
+  if (kind === "unfiltered") rows.clearFilters();
   rows.update();
 }

@@ -56,10 +56,22 @@ function fromCells(headers, nodes) {
 
 /** @param {Header} header @param {HTMLTableCellElement[]} cells @returns {Column} */
 function columnOfCells(header, cells) {
+  if (header.kind === "level") return columnOfLevels(header, cells);
   const isText = header.kind === "text" || header.kind === "token";
   const numbers = isText ? null : Float64Array.from(cells, cellNumber);
   if (numbers?.some((value) => !Number.isNaN(value))) return { ...header, numbers, strings: null };
   return { ...header, numbers: null, strings: cells.map(cellText) };
+}
+
+/** @param {Header} header @param {HTMLTableCellElement[]} cells @returns {Column} */
+function columnOfLevels(header, cells) {
+  return {
+    ...header,
+    numbers: null,
+    strings: cells.map(cellText),
+    ranks: Float64Array.from(cells, cellNumber),
+    ids: cells.map((cell) => cell.dataset.level ?? ""),
+  };
 }
 
 /**
@@ -141,7 +153,9 @@ function cellNumber(cell) {
 /** @param {HTMLTableCellElement} cell @returns {string | null} */
 function cellText(cell) {
   if (cell.classList.contains("missing")) return null;
-  return (cell.querySelector(".clamp") ?? cell).textContent ?? "";
+  // What is below a name tells it apart from others, and is no part of it.
+  const name = cell.querySelector(".below") && cell.querySelector("a");
+  return (cell.querySelector(".clamp") ?? name ?? cell).textContent ?? "";
 }
 
 /** @param {(number | null)[]} values */

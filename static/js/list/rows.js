@@ -21,6 +21,8 @@ import { SCOPES, searchable } from "./query.js";
  * @property {Float64Array | null} numbers NaN for missing values
  * @property {(string | null)[] | null} strings
  * @property {string[]} [prefixes] shared beginnings of the texts, which cells hide
+ * @property {Float64Array} [ranks] what a column of texts is sorted by instead of its texts
+ * @property {string[]} [ids] names of its values, by which it is filtered in any language
  * @property {number} [largest] largest magnitude of the numbers, once it is known
  */
 /** @typedef {Column & {numbers: Float64Array}} NumberColumn */
@@ -75,6 +77,8 @@ export class Rows {
     this.ranges = new Map();
     /** @type {Map<string, string>} column key → words that its text must contain, in lower case */
     this.words = new Map();
+    /** @type {Map<string, Set<string>>} column key → ids, of which a row must have one */
+    this.only = new Map();
     /**
      * @type {Map<string, string>} key of a column that is filtered by whole values → label of "all
      *   values"
@@ -143,6 +147,15 @@ export class Rows {
     this.update();
   }
 
+  /** Lists rows with this id in a column, too, or no longer. @param {string} key @param {string} id */
+  toggleOnly(key, id) {
+    const ids = new Set(this.only.get(key));
+    if (!ids.delete(id)) ids.add(id);
+    if (ids.size) this.only.set(key, ids);
+    else this.only.delete(key);
+    this.update();
+  }
+
   /** Returns words as the filter of a column compares them. @param {string} key @param {string} words */
   asWords(key, words) {
     return this.filters.has(key) ? words : words.toLowerCase();
@@ -193,9 +206,11 @@ export class Rows {
   filtered(without = new Set()) {
     const ranges = [...this.ranges].filter(([key]) => !without.has(key));
     const words = [...this.words].filter(([key]) => !without.has(key));
+    const only = [...this.only].filter(([key]) => !without.has(key));
     const tests = [
       ...ranges.map(([key, range]) => this.rangeTest(key, range)),
       ...words.map(([key, text]) => this.wordTest(key, text)),
+      ...only.map(([key, ids]) => this.idTest(key, ids)),
     ];
     return tests.length ? this.listable().filter(allOf(tests)) : this.listable();
   }
@@ -219,6 +234,24 @@ export class Rows {
     if (!strings) return () => true;
     if (this.filters.has(key)) return (i) => valuesOf(key, strings[i]).includes(words);
     return (i) => (strings[i] ?? "").toLowerCase().includes(words);
+  }
+
+  /** @param {string} key @param {Set<string>} ids @returns {(i: number) => boolean} */
+  idTest(key, ids) {
+    const own = this.column(key)?.ids;
+    return own ? (i) => ids.has(own[i]) : () => true;
+  }
+
+  /** Whether any filter is in force, apart from the search. */
+  get isFiltered() {
+    return this.ranges.size + this.words.size + this.only.size > 0;
+  }
+
+  /** Removes all filters, without updating the rows. */
+  clearFilters() {
+    this.ranges.clear();
+    this.words.clear();
+    this.only.clear();
   }
 
   /**
@@ -315,7 +348,8 @@ export class Rows {
    * @returns {Comparison}
    */
   comparison({ key, down }) {
-    const { numbers, strings } = /** @type {Column} */ (this.column(key));
+    const { numbers, strings, ranks } = /** @type {Column} */ (this.column(key));
+    if (ranks) return byNumber(ranks, down);
     return numbers ? byNumber(numbers, down) : byText(strings ?? [], down);
   }
 }

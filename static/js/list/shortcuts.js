@@ -78,6 +78,35 @@ export function presetButtons(rows, presets) {
   return group(message("Show only"), "presets", chips);
 }
 
+/**
+ * Makes buttons of labels with counts, each of which lists the rows with an id, too.
+ * @param {HTMLElement} node contains a `[data-level]` for each id, with its count in `.hits`
+ * @param {Rows} rows
+ * @param {string} key column of the ids
+ */
+export function makeChips(node, rows, key) {
+  const chips = [...node.querySelectorAll("[data-level]")].map((label) => {
+    const id = /** @type {HTMLElement} */ (label).dataset.level ?? "";
+    const properties = { type: "button", class: label.className, "aria-pressed": "false" };
+    const button = el("button", properties, ...label.childNodes);
+    button.addEventListener("click", () => rows.toggleOnly(key, id));
+    return { id, button, count: button.querySelector(".hits") };
+  });
+  const ids = rows.column(key)?.ids ?? [];
+  const show = () => {
+    /** @type {Map<string, number>} */
+    const counts = new Map();
+    for (const i of rows.passing(new Set([key]))) counts.set(ids[i], (counts.get(ids[i]) ?? 0) + 1);
+    for (const { id, button, count } of chips) {
+      button.setAttribute("aria-pressed", String(rows.only.get(key)?.has(id) ?? false));
+      if (count) count.textContent = written(counts.get(id) ?? 0, "count");
+    }
+  };
+  rows.listeners.add(show);
+  show();
+  node.replaceWith(group(message("Show only"), "levels", chips));
+}
+
 /** @param {string} label @param {string} [title] */
 function counted(label, title) {
   const count = el("span", { class: "hits" });

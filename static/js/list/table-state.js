@@ -1,6 +1,6 @@
 /**
  * Keeps sort, search and filters of a table in the URL: `sort`, `q`, `in` (the scope of the search),
- * `min.KEY`, `max.KEY`, `has.KEY`, each with a prefix if a page has several tables.
+ * `min.KEY`, `max.KEY`, `has.KEY`, `is.KEY` (several, with commas), each with a prefix if a page has several tables.
  */
 
 import { searchable } from "./query.js";
@@ -22,7 +22,7 @@ export function keepInUrl(rows, address, signal, prefix = "") {
   let current = null;
   /** @param {string} name */
   const isOurs = (name) =>
-    name.startsWith(prefix) && /^(sort|q|in|(min|max|has)\..*)$/.test(name.slice(prefix.length));
+    name.startsWith(prefix) && /^(sort|q|in|(min|max|has|is)\..*)$/.test(name.slice(prefix.length));
   const read = () => {
     const entries = address.entries().filter(([name]) => isOurs(name));
     if (JSON.stringify(entries) === current) return;
@@ -50,12 +50,12 @@ export function readEntries(rows, entries) {
   rows.query = searchable((parameters.get("q") ?? "").trim());
   rows.scope = rows.scopes.find((scope) => scope === parameters.get("in")) ?? "";
   rows.setSort(parseSort(parameters.get("sort") ?? ""));
-  rows.ranges.clear();
-  rows.words.clear();
+  rows.clearFilters();
   for (const [name, value] of parameters) {
-    const [, kind, key] = /^(min|max|has)\.(.*)$/s.exec(name) ?? [];
+    const [, kind, key] = /^(min|max|has|is)\.(.*)$/s.exec(name) ?? [];
     if (!kind || !value.trim()) continue;
     if (kind === "has") readWords(rows, key, value);
+    else if (kind === "is") readIds(rows, key, value);
     else readEnd(rows, kind, key, Number(value));
   }
 }
@@ -64,6 +64,13 @@ export function readEntries(rows, entries) {
 function readWords(rows, key, value) {
   if (!rows.column(key)?.strings) return;
   rows.words.set(key, rows.asWords(key, rows.filters.has(key) ? value : value.trim()));
+}
+
+/** @param {Rows} rows @param {string} key @param {string} value */
+function readIds(rows, key, value) {
+  const known = new Set(rows.column(key)?.ids);
+  const ids = value.split(",").filter((id) => known.has(id));
+  if (ids.length) rows.only.set(key, new Set(ids));
 }
 
 /**
@@ -95,6 +102,7 @@ export function toEntries(rows) {
     if (Number.isFinite(low)) entries.push([`min.${key}`, String(low)]);
     if (Number.isFinite(high)) entries.push([`max.${key}`, String(high)]);
   }
+  for (const [key, ids] of rows.only) entries.push([`is.${key}`, [...ids].sort().join(",")]);
   for (const [key, words] of rows.words) entries.push([`has.${key}`, words]);
   return entries;
 }

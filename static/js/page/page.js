@@ -12,6 +12,7 @@ import { mountStills } from "../charts/stills.js";
 import { mountStrips } from "../charts/strips.js";
 import { hasVega, loadVega } from "../charts/vega.js";
 import { readTable } from "../list/read-table.js";
+import { mountIndexList } from "../list/index-list.js";
 import { mountRunList } from "../list/run-list.js";
 import { mountStepList } from "../list/step-list.js";
 import { TableView } from "../list/table.js";
@@ -128,6 +129,7 @@ function mountTable(section, { address, signal }) {
   const view = new TableView(section, read, { signal, href: () => "" });
   const hidesColumns = section.closest(".runs") && rows.columns.some((column) => !column.shown);
   if (hidesColumns || rows.size >= TOOLBAR_FROM) mountToolbar(section, view);
+  if (section.classList.contains("runs-table")) mountIndexList(section, view, { address, signal });
   keepInUrl(rows, address, signal, `${section.dataset.table}.`);
   return { rows, view };
 }

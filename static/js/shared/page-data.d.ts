@@ -330,3 +330,17 @@ export interface SideMapData {
   words: Record<string, string>;
   sides: string[];
 }
+
+/** A metric of the runs of an index; its lists have a value for each row of the list. */
+export interface IndexMetricData {
+  key: string;
+  label: string;
+  headers: string[];
+  unit: string;
+  written: "number" | "count" | "share";
+  first: (number | null)[];
+  best: (number | null)[];
+  last: (number | null)[];
+  percentages: boolean[];
+  paths: string[];
+}

@@ -1,0 +1,288 @@
+"""The table of a family of runs: the settings that differ beside what came of them."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from rlreport.comparison.run import UNSET, affects_training
+from rlreport.comparison.saved import BOOKKEEPING
+from rlreport.pages.levels import verdict_cell
+from rlreport.pages.table import (
+    Cell,
+    Columns,
+    ColumnView,
+    TableView,
+    number_cell,
+    table,
+)
+from rlreport.text.clean import safe_text, shortened
+from rlreport.text.messages import format_message, message
+from rlreport.text.numbers import MISSING
+
+KEYS_SHOWN = 8  # Number of columns of settings that are visible without being selected
+MOST_KEYS = 40  # Maximum number of columns of settings
+# Maximum number of cells of settings in a table, which limits the columns of one with many rows
+MOST_CELLS = 6_000
+# Maximum number of characters of a setting's value
+LONGEST_VALUE = 200
+_MISSING_SETTING = message("not in the run's configuration")
+_LAST_WINDOW = message("mean of the last values")
+_BEST_WINDOW = message("best mean of a window")
+_NOT_LOGGED = message("not logged")
+
+
+@dataclass(frozen=True, slots=True)
+class Levels:
+    """The best and the last level of a score in each run of a row, NaN without one."""
+
+    best: Sequence[float] = ()
+    last: Sequence[float] = ()
+    is_percentage: bool = False  # whether they are percentages of 100
+
+
+@dataclass(frozen=True, slots=True)
+class FamilyRow:
+    """A configuration and what came of it: of a single run, or of runs that share it.
+
+    Attributes:
+        name: of the run, or of what its runs have in common.
+        levels: the level of each run's verdict, see ``levels.SEVERITY``.
+        settings: dotted name -> value in the configuration; {} if it is not known.
+        href: address of the run's page, None without one.
+        note: muted words below the name, such as "BASE".
+        validation: of validation, a score that is not trained on.
+        reward: of the trained reward.
+        harm: the first step of the lead finding of each run that has one of warning or worse.
+    """
+
+    name: str
+    levels: Sequence[str]
+    settings: Mapping[str, object]
+    href: str | None = None
+    note: str = ""
+    validation: Levels = field(default_factory=Levels)
+    reward: Levels = field(default_factory=Levels)
+    harm: Sequence[float] = ()
+
+
+def family_table(
+    rows: Sequence[FamilyRow],
+    *,
+    name: str = "family",
+    caption: str = "",
+    alone: bool = True,
+) -> TableView | None:
+    """Return a table of settings and outcomes, a row a configuration, that readers can sort.
+
+    Columns: name, settings that differ (KEYS_SHOWN of them are visible, others can be selected),
+    the number of runs where a row has several, verdicts, best and last validation (the reward where
+    no two rows have one, and beside it where some have none), and the first step of harm.
+
+    Args:
+        rows: the configurations, in the order in which they are shown.
+        name: the table's id on the page.
+        caption: its heading, "Settings and outcome" by default.
+        alone: whether the table is worth nothing without a setting that differs; the result is
+            None then.
+    """
+    keys = differing_settings([row.settings for row in rows])
+    if len(rows) < 2 or (alone and not any(map(is_relevant, keys))):
+        return None
+    columns: Columns = {
+        ColumnView("run", message("Run"), kind="link"): [
+            Cell(row.name, href=row.href, note=row.note) for row in rows
+        ]
+    }
+    columns |= setting_columns(keys, [row.settings for row in rows])
+    counts = [len(row.levels) for row in rows]
+    if max(counts) > 1:
+        columns[ColumnView("runs", message("Runs"), written="count")] = counts
+    verdict = ColumnView("verdict", message("Verdict"), kind="level")
+    columns[verdict] = [verdict_cell(row.levels) for row in rows]
+    columns |= _score_columns(rows)
+    if any(map(_finite, (row.harm for row in rows))):
+        harm = ColumnView(
+            "harm",
+            message("First step of harm"),
+            help=message(
+                "onset of the lead finding of a run that is broken or warned of"
+            ),
+            written="count",
+        )
+        columns[harm] = [_harm_cell(row) for row in rows]
+    return table(
+        name,
+        caption or message("Settings and outcome"),
+        columns,
+        note=columns_note(keys, len(rows)),
+    )
+
+
+def is_relevant(key: str) -> bool:
+    """Return whether a setting may change a run's outcome, as a path or a name cannot."""
+    return affects_training(key) or not BOOKKEEPING.search(key)
+
+
+def differing_settings(cards: Sequence[Mapping[str, object]]) -> list[str]:
+    """Return the settings that differ between configurations, those that affect training first.
+
+    A configuration that is not known ({}) differs in none. A setting that is missing in one and off
+    in another does not differ. Bookkeeping, such as paths, comes last; of each kind, what most
+    configurations have is first.
+    """
+    known = [card for card in cards if card]
+    counts = Counter[str]()
+    values: dict[str, set[str | None]] = {}
+    for card in known:
+        counts.update(card.keys())
+        for key, value in card.items():
+            values.setdefault(key, set()).add(_compared(value))
+    found = []
+    for key, count in counts.most_common():
+        of_key = values[key] | ({None} if count < len(known) else set())
+        if len(of_key) > 1:
+            found.append(key)
+    # False comes before True; sorting is stable, so that the most common stay first.
+    return sorted(
+        found, key=lambda key: (not is_relevant(key), not affects_training(key))
+    )
+
+
+def _compared(value: object) -> str | None:
+    """Return what is compared of a setting's value, None where it is unset."""
+    text = "null" if value is None else str(value)
+    return None if text in UNSET else text
+
+
+def columns_note(keys: Sequence[str], rows: int) -> str:
+    """Return how many of the settings that differ have a column, "" if all have."""
+    most = _most_keys(rows)
+    if len(keys) <= most:
+        return ""
+    return format_message(
+        "{some:count} of {all:count} settings that differ have a column.",
+        {"some": most, "all": len(keys)},
+    )
+
+
+def _most_keys(rows: int) -> int:
+    return max(KEYS_SHOWN, min(MOST_KEYS, MOST_CELLS // max(1, rows)))
+
+
+def setting_columns(
+    keys: Sequence[str],
+    cards: Sequence[Mapping[str, object]],
+    *,
+    shown: int = KEYS_SHOWN,
+) -> Columns:
+    """Return a column for each of the first settings, with a cell for each configuration.
+
+    Args:
+        keys: dotted names of the settings; the first of them have a column.
+        cards: the configurations of the table's rows.
+        shown: how many columns are visible without being selected.
+    """
+    keys = keys[: _most_keys(len(cards))]
+    last_parts = Counter(key.rpartition(".")[2] for key in keys)
+    columns: Columns = {}
+    for number, key in enumerate(keys):
+        last_part = key.rpartition(".")[2]
+        is_clear = last_part and last_parts[last_part] == 1
+        numbers = [_number(card[key]) for card in cards if key in card]
+        column = ColumnView(
+            f"card:{key}",
+            last_part if is_clear else key,
+            kind="name" if None in numbers else "number",
+            help=message("{key}, from the configuration", key=key),
+            hidden=number >= shown,
+        )
+        columns[column] = [_setting_cell(card, key, column.kind) for card in cards]
+    return columns
+
+
+def _setting_cell(card: Mapping[str, object], key: str, kind: str) -> Cell:
+    if key not in card:
+        return Cell(MISSING, exact=_MISSING_SETTING)
+    value = card[key]
+    text = shortened(safe_text("null" if value is None else str(value)), LONGEST_VALUE)
+    if kind == "name":
+        return Cell(text)
+    # Written as it is: 32, not 32.0
+    return Cell(text, _number(value), text)
+
+
+def _number(value: object) -> float | None:
+    """Return the number that a setting's value is, also as a text; None for others."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    try:
+        number = float(value)
+    except (ValueError, OverflowError):
+        return None
+    # "nan" and "1_000" are words.
+    is_plain = not isinstance(value, str) or "_" not in value
+    return number if math.isfinite(number) and is_plain else None
+
+
+def _score_columns(rows: Sequence[FamilyRow]) -> Columns:
+    validated = [row for row in rows if _finite(row.validation.last)]
+    rewarded = [row for row in rows if _finite(row.reward.last)]
+    columns: Columns = {}
+    has_validation = len(validated) >= 2 or not rewarded
+    if has_validation and validated:
+        best = ColumnView(
+            "validation_best", message("Validation, best"), help=_BEST_WINDOW
+        )
+        last = ColumnView("validation", message("Validation, last"), help=_LAST_WINDOW)
+        columns[best] = [_score_cell(r.validation, r.validation.best) for r in rows]
+        columns[last] = [_score_cell(r.validation, r.validation.last) for r in rows]
+    is_complete = has_validation and len(validated) == len(rows)
+    if rewarded and not is_complete:
+        best = ColumnView("reward_best", message("Reward, best"), help=_BEST_WINDOW)
+        last = ColumnView("reward_last", message("Reward, last"), help=_LAST_WINDOW)
+        columns[best] = [_score_cell(r.reward, r.reward.best) for r in rows]
+        columns[last] = [_score_cell(r.reward, r.reward.last) for r in rows]
+    return columns
+
+
+def _score_cell(levels: Levels, values: Sequence[float]) -> Cell:
+    """Return the mean of a row's runs, with their range where they differ."""
+    finite = _finite(values)
+    if not finite:
+        return number_cell(None, why_missing=_NOT_LOGGED)
+    mean = float(np.mean(finite))
+    low = min(finite)
+    high = max(finite)
+    cell = number_cell(mean)
+    if low < high:
+        places = {"mean": mean, "low": low, "high": high}
+        # It is sorted by the mean.
+        text = format_message("{mean:short} ({low:short} to {high:short})", places)
+        cell = Cell(text, mean)
+    return cell._replace(text=f"{cell.text}%") if levels.is_percentage else cell
+
+
+def _harm_cell(row: FamilyRow) -> Cell:
+    """Return the first step of harm in any run of a row, and in how many runs there was harm."""
+    steps = _finite(row.harm)
+    if not steps:
+        return Cell(MISSING, exact=message("no finding of warning or worse"))
+    first = number_cell(min(steps), "count")
+    if len(row.levels) == 1:
+        return first
+    words = message(
+        "{step} ({some} of {all} runs)",
+        step=first.text,
+        some=len(steps),
+        all=len(row.levels),
+    )
+    return Cell(words, first.value)
+
+
+def _finite(values: Sequence[float]) -> list[float]:
+    return [value for value in values if math.isfinite(value)]

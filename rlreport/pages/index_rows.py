@@ -1,0 +1,176 @@
+"""A run of an index: what its ``report.json`` says of it, or why that cannot be read."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from rlreport.about.card import card_values
+from rlreport.check.sentence import translatable_title
+from rlreport.check.verdict import FIRST_WORDS
+from rlreport.comparison.saved import section, verdict_of
+from rlreport.formats.logged import dicts
+from rlreport.pages.index_metrics import Metric, metrics_of, number
+from rlreport.pages.levels import UNREAD, known_level, severity
+from rlreport.pages.page import Addresses
+from rlreport.pages.table import Cell
+from rlreport.text.clean import safe_text, shortened
+from rlreport.text.language import ENGLISH, Language
+from rlreport.text.messages import message
+from rlreport.text.secrets import Scalar
+
+_LONGEST = 600  # Maximum number of characters of a text of a report
+_LONGEST_NAME = 200  # and of the name of a run
+_NOTHING = Cell("")
+_DIGITS = re.compile(r"(\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A report in the index, also if it cannot be read."""
+
+    place: str  # path relative to the index, as shown to readers
+    # address of its first page, relative to the index; "" if it has none
+    href: str
+    # content of its ``report.json``, None if it cannot be read
+    about: Mapping[str, Any] | None
+    why: str = ""  # the reason why it cannot be read
+    form: Literal["folder", "html", "zip"] = "folder"
+    name: str = ""  # of a run that has no report, "" for its place
+
+    @property
+    def is_unread(self) -> bool:
+        return self.about is None
+
+
+@dataclass(frozen=True, slots=True)
+class IndexRun:
+    """A run in the index: the few facts of its report that the page shows."""
+
+    place: str  # as in ``Listed``
+    href: str
+    name: str
+    level: str = UNREAD  # of its verdict, see ``levels.SEVERITY``
+    sentence: str = ""  # what happened, or the reason why the report cannot be read
+    next: str = ""  # what to do
+    evidence: Cell = _NOTHING  # a link to the response that shows the verdict
+    # first step of the lead finding, NaN without one, and whether it is of warning or worse
+    since: float = math.nan
+    is_harmed: bool = False
+    settings: Mapping[str, Scalar] = field(default_factory=dict)
+    metrics: Mapping[str, Metric] = field(default_factory=dict)  # by quantity
+    steps: float = math.nan
+    responses: float = math.nan
+    version: str = ""  # of the program that built the report
+
+    @property
+    def is_unread(self) -> bool:
+        return self.level == UNREAD
+
+    @property
+    def rank(self) -> tuple[object, ...]:
+        """What lists are sorted by: severity, then the name, whose numbers count as such."""
+        return severity(self.level), natural(self.name), natural(self.place)
+
+
+def natural(name: str) -> tuple[tuple[int, str], ...]:
+    """Return what a name is sorted by: ``run-9`` comes before ``run-10``."""
+    parts = _DIGITS.split(name.casefold())
+    # Without leading zeros, a longer number is larger. Odd parts are numbers.
+    found = []
+    for place, part in enumerate(parts):
+        digits = part.lstrip("0") if place % 2 else part
+        found.append((len(digits) if place % 2 else 0, digits))
+    return tuple(found)
+
+
+def index_run(report: Listed, language: Language = ENGLISH) -> IndexRun:
+    """Return the row of a report; its ``report.json``, which may be large, is not kept."""
+    about = report.about
+    if about is None:
+        why = shortened(report.why, _LONGEST)
+        name = shortened(report.name, _LONGEST_NAME) or report.place
+        return IndexRun(report.place, report.href, name, sentence=why)
+    level, lead = verdict_of(about)
+    level = known_level(level)
+    since = number(section(lead or {}, "onset").get("step"))
+    return IndexRun(
+        place=report.place,
+        href=report.href,
+        name=shortened(_text(about.get("run")), _LONGEST_NAME) or report.place,
+        level=level,
+        sentence=_sentence(about, language),
+        next=_text(section(about, "verdict").get("next")),
+        evidence=_evidence(report),
+        since=since,
+        is_harmed=lead is not None and level in ("critical", "warning"),
+        settings=card_values(section(section(about, "card"), "entries")),
+        metrics=metrics_of(about),
+        steps=_step_count(about),
+        responses=number(about.get("responses")),
+        version=_text(section(about, "generator").get("version")),
+    )
+
+
+def _sentence(about: Mapping[str, Any], language: Language) -> str:
+    """Return what happened, without the level, which has a column of its own.
+
+    ``about`` is the content of a report's ``report.json``.
+    """
+    level, lead = verdict_of(about)
+    if language != ENGLISH:  # a report has its sentence in English alone
+        return translatable_title(lead, _text(lead.get("title"))) if lead else ""
+    sentence = _text(section(about, "verdict").get("what"))
+    # It begins with the level: "Broken: …", "Healthy. …"
+    word = FIRST_WORDS.get(level, _text(level))
+    sentence = re.sub(rf"^{re.escape(word)}[^.:]*[.:]\s*", "", sentence)
+    return sentence[:1].upper() + sentence[1:]
+
+
+def _evidence(report: Listed) -> Cell:
+    """Return the cell with a link to the response that shows the verdict, if there is one."""
+    assert report.about is not None
+    shown = section(section(report.about, "verdict"), "evidence")
+    for finding in dicts(report.about.get("findings")):
+        if finding.get("id") != shown.get("finding"):
+            continue
+        examples = dicts(finding.get("evidence"))
+        item = shown.get("item")
+        if isinstance(item, int) and 0 <= item < len(examples):
+            return _response_cell(report, examples[item])
+    return _NOTHING
+
+
+def _response_cell(report: Listed, example: Mapping[str, Any]) -> Cell:
+    """Return the cell of a response; linked if the report is not zipped and has its step's page."""
+    numbers = [example.get(name) for name in ("step", "n", "token", "turn")]
+    step, n, token, turn = (one if isinstance(one, int) else None for one in numbers)
+    if step is None or n is None:
+        return _NOTHING
+    text = message("step {step}, response {n}", step=step, n=n)
+    if report.about is None or report.form == "zip":
+        return Cell(text)
+    steps = section(report.about, "shown").get("steps")
+    numbers = steps if isinstance(steps, list) else []
+    pages = frozenset(number for number in numbers if isinstance(number, int))
+    one_file = report.form == "html"
+    root = "" if one_file else report.href.removesuffix("index.html")
+    addresses = Addresses(pages, root, one_file)
+    href = addresses.response(step, n, token=token, turn=turn)
+    if href and one_file:
+        href = report.href + href
+    return Cell(text, href=href)
+
+
+def _step_count(about: Mapping[str, Any]) -> int:
+    """Return the number of steps with responses, or of all in a run of trainer metrics alone."""
+    steps = dicts(about.get("steps"))
+    with_responses = [s for s in steps if number(s.get("responses")) > 0]
+    return len(with_responses or steps)
+
+
+def _text(value: object) -> str:
+    return "" if value is None else shortened(safe_text(str(value)), _LONGEST)
