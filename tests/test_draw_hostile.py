@@ -245,6 +245,8 @@ def both_signs(value: float) -> tuple[float, ...]:
 @example([[(5e-324,) * 5, (1e-323,) * 5], [(2e-323,) * 5]])
 @example([[(1e308 * value, *both_signs(value)[1:])] for value in LARGE])
 @example([[both_signs(value) for value in SUBNORMAL]])
+# Squared, the third figure of the last response overflows: its path ends at no place.
+@example([[(0.0,) * 5], [(0.0,) * 5], [(0.0,) * 5] * 2 + [(0.0, 0.0, 3e150, 0.0, 0.0)]])
 def test_any_figures_draw_without_a_warning(run: list[list[tuple[float, ...]]]) -> None:
     rows = []
     for step, responses in enumerate(run):

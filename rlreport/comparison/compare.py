@@ -280,7 +280,7 @@ class Comparison:
     @cached_property
     def tasks(self) -> Tasks:
         """The reward's difference by environment and by difficulty of prompts."""
-        return tasks_of(self.inside, self.base_count, paired=self.effect.paired)
+        return tasks_of(self.inside, self.base_count, self.effect)
 
     @cached_property
     def prompt_changes(self) -> pd.DataFrame:

@@ -41,7 +41,9 @@ def path_chart(
         ]
         rows += points
         for index, text in path.labels.items():
-            ends.append(points[index] | {"label": text})
+            # A point whose figure is not finite has no place, and so no label.
+            if None not in (points[index]["x"], points[index]["y"]):
+                ends.append(points[index] | {"label": text})
     x_limits = limits([path.x for path in paths])
     for end in ends:
         # The edge of the plot is that of the page: labels near it are left of their point.

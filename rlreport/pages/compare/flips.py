@@ -20,6 +20,7 @@ from rlreport.pages.table import (
     name_cell,
     table,
 )
+from rlreport.text.clean import one_line, shared_beginning
 from rlreport.text.messages import Joined, figure, message, plural, translatable
 from rlreport.text.numbers import MISSING
 
@@ -28,6 +29,7 @@ MAX_CHARACTERS = 20_000
 # Characters of a response's end, which the list shows. Twin of that in
 # static/js/list/text-parts.js
 END_CHARS = 110
+LONGEST_NAME = 80  # Characters of a prompt as a title
 _LAST = MAX_CHARACTERS // 4  # characters that are kept of the end of a longer one
 
 _NUMBER = ColumnView(
@@ -63,10 +65,14 @@ def flip_numbers(labels: Labels) -> tuple[ColumnView, ...]:
 class Pair:
     """The responses of both runs to a prompt."""
 
-    title: str
+    name: str  # of the prompt: a short line of it
+    change: str  # of its mean reward
     prompt: str
     base: str
     new: str
+    # ends of both responses, a line each
+    base_end: str
+    new_end: str
 
 
 def flips_table(flips: Sequence[Flip], outcome: Outcome) -> TableView:
@@ -141,17 +147,51 @@ def _cut(text: str) -> str:
     return Joined("\n", [text[: MAX_CHARACTERS - _LAST], cut, text[-_LAST:]])
 
 
-def pair_of(flip: Flip) -> Pair:
-    """Return the responses to a prompt won or lost, with its rewards as the title."""
-    title = message(
+def pairs_of(flips: Sequence[Flip]) -> list[Pair]:
+    """Return the responses to the prompts won or lost whose texts are kept."""
+    with_texts = [flip for flip in flips if None not in (flip.base_text, flip.new_text)]
+    prompts = [flip.prompt or "" for flip in with_texts]
+    # What all prompts begin with, such as an instruction, tells none from the others.
+    shared = 0
+    if len(prompts) > 1:
+        shared = shared_beginning(min(prompts), max(prompts))
+    return [_pair(flip, shared) for flip in with_texts]
+
+
+def _pair(flip: Flip, shared: int) -> Pair:
+    """Return the responses to a prompt, of which ``shared`` characters are those of all."""
+    prompt = _prompt(flip)
+    change = message(
         "{change} (reward {base} → {new})",
         change=signed(flip.delta),
         base=figure(flip.base),
         new=figure(flip.new),
     )
+    base = flip.base_text or ""
+    new = flip.new_text or ""
     return Pair(
-        title=title,
-        prompt=_prompt(flip),
-        base=_cut(flip.base_text or ""),
-        new=_cut(flip.new_text or ""),
+        name=_name(prompt, shared),
+        change=change,
+        prompt=prompt,
+        base=_cut(base),
+        new=_cut(new),
+        base_end=_end(base),
+        new_end=_end(new),
     )
+
+
+def _name(prompt: str, shared: int) -> str:
+    """Return a short line that tells a prompt from others, which share its beginning."""
+    if shared < LONGEST_NAME // 2:
+        return one_line(prompt, LONGEST_NAME)
+    # From the beginning of the word that differs
+    start = max(prompt.rfind(space, 0, shared) for space in (" ", "\n")) + 1
+    if shared - start > LONGEST_NAME // 2:
+        start = shared
+    return one_line(f"…{prompt[start:]}", LONGEST_NAME)
+
+
+def _end(text: str) -> str:
+    """Return the end of a response as one line."""
+    line = one_line(text[-MAX_CHARACTERS:], MAX_CHARACTERS)
+    return line if len(line) <= END_CHARS else f"…{line[-END_CHARS:]}"

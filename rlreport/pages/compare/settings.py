@@ -29,12 +29,16 @@ class SettingsView:
     Attributes:
         family: a row a run.
         relevant: settings that may explain a difference, None for none.
+        shown: how many of these mail and Markdown show at first.
+        more: how many there are beyond those.
         is_cut: whether ``family`` does not show all of these, or not in full.
         versions: other settings that differ, such as names and locations; None for none.
     """
 
     family: TableView | None
     relevant: TableView | None
+    shown: int
+    more: int
     is_cut: bool
     versions: TableView | None
 
@@ -51,6 +55,8 @@ def settings_view(outcome: Outcome) -> SettingsView:
         relevant=_settings_table(
             "settings", message("Settings that differ"), relevant, outcome
         ),
+        shown=len(shown),
+        more=len(relevant) - len(shown),
         is_cut=len(shown) < len(relevant) or any(map(_is_long, shown)),
         versions=_settings_table(
             "versions",

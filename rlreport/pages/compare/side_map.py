@@ -12,6 +12,7 @@ from markupsafe import Markup
 
 from rlreport.comparison.labels import Labels
 from rlreport.comparison.outcome import Flip, Outcome, prompt_numbers
+from rlreport.comparison.remarks import counted
 from rlreport.draw.cells import COLOURS
 from rlreport.draw.chart import finite_or_none
 from rlreport.draw.side_map import SideMap, cells_on_page, side_map
@@ -22,7 +23,7 @@ from rlreport.pages.page_data import SideMapData
 from rlreport.summarise.prompt_courses import FEW_RESPONSES
 from rlreport.text.clean import shortened
 from rlreport.text.language import Language
-from rlreport.text.messages import message, phrases, plural, sentences, translatable
+from rlreport.text.messages import message, plural, sentences, translatable
 from rlreport.text.numbers import written
 
 NAME_CHARS = 80  # of a prompt in the tip of a cell
@@ -34,13 +35,6 @@ CHANGES = {
     "same": translatable("Same within noise"),
     "always": translatable("Always solved"),
     "never": translatable("Never solved"),
-}
-_COUNTED = {
-    "improved": translatable("{count} improved"),
-    "regressed": translatable("{count} regressed"),
-    "same": translatable("{count} the same within noise"),
-    "always": translatable("{count} always solved"),
-    "never": translatable("{count} never solved"),
 }
 
 
@@ -96,15 +90,6 @@ def side_map_view(
         high=high,
         note=_note(drawn),
         data=packed_json(language.of(data)),
-    )
-
-
-def counted(counts: Mapping[str, int]) -> str:
-    """Return the numbers of prompts by what became of them as a clause."""
-    return phrases(
-        message(words, count=counts[change])
-        for change, words in _COUNTED.items()
-        if counts.get(change)
     )
 
 
