@@ -30,10 +30,9 @@ from rlreport.check.run import has
 from rlreport.check.series import Series
 from rlreport.comparison.data_file import PART
 from rlreport.comparison.means import effect_on, means_of
-from rlreport.comparison.statistics import LEVEL, Effect
+from rlreport.comparison.statistics import LEVEL, Effect, p_of_parts
 from rlreport.figures.ragged import Floats
 from rlreport.figures.rounding import change, rounded
-from rlreport.figures.significance import holm
 from rlreport.text.labels import ANSWER_MARKS
 
 # Id of the property that the answer is marked, in a way that ``Property.mark`` names
@@ -77,7 +76,7 @@ class Property(NamedTuple):
     share: Effect  # difference of the shares
     # difference of the rewards of responses that have it, of prompts with such ones on both sides
     within: Effect
-    p: float  # of the difference of shares, corrected for all properties
+    p: float  # of the difference of shares, see ``p_of_parts``
 
 
 class RewardPart(NamedTuple):
@@ -89,7 +88,7 @@ class RewardPart(NamedTuple):
     new: float
     part: float
     effect: Effect  # difference of weight times its means
-    p: float  # of this difference, corrected for all parts
+    p: float  # of this difference, see ``p_of_parts``
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +117,7 @@ class Compared(NamedTuple):
 
     frames: Sequence[pd.DataFrame]
     base_count: int
-    paired: bool
+    whole: Effect  # on their reward
 
     def effect_on(self, columns: Sequence[Floats]) -> Effect:
         """Return the difference NEW - BASE of a figure that each table's responses have."""
@@ -126,7 +125,7 @@ class Compared(NamedTuple):
         for frame, values in zip(self.frames, columns, strict=True):
             frames.append(pd.DataFrame({"pair": frame["pair"], "figure": values}))
         means = means_of(frames, self.base_count)
-        return effect_on(means, "figure", paired=self.paired)
+        return effect_on(means, "figure", paired=self.whole.paired)
 
 
 def decomposition_of(
@@ -145,9 +144,7 @@ def decomposition_of(
     """
     if not np.isfinite(effect.value):
         return NOTHING
-    compared = Compared(
-        _counted(frames, paired=effect.paired), base_count, effect.paired
-    )
+    compared = Compared(_counted(frames, paired=effect.paired), base_count, effect)
     weights = _weights(compared)
     properties = _properties(compared, weights)
     if len(trainer):
@@ -238,9 +235,9 @@ def _properties(compared: Compared, weights: Sequence[Floats]) -> list[Property]
         _property(compared, weights, id, mark, members)
         for id, mark, members in _members(compared.frames)
     ]
-    # One that all responses have, or none, divides nothing.
-    found = [one for one in found if 0 < one.base_share + one.new_share < 2]
-    p_values = holm([one.share.p for one in found])
+    # Neither does one that all responses have.
+    found = [one for one in found if one.base_share + one.new_share < 2]
+    p_values = p_of_parts([one.share for one in found], compared.whole)
     found = [one._replace(p=p) for one, p in zip(found, p_values, strict=True)]
     formats = [one for one in found if one.id == FORMAT]
     others = [one for one in found if one.id != FORMAT]
@@ -266,7 +263,8 @@ def _members(
         for bit, mark in enumerate(ANSWER_MARKS):
             found.append((FORMAT, mark, [(one >> bit & 1) > 0 for one in marks]))
         found.append((FORMAT, ANY_MARK, [one > 0 for one in marks]))
-    return found
+    # One that no response has divides nothing.
+    return [one for one in found if any(is_in.any() for is_in in one[2])]
 
 
 def _property(
@@ -315,7 +313,7 @@ def _most_changed(formats: Sequence[Property]) -> Property:
 
 def _is_large(part: float, p: float, effect: Effect) -> bool:
     """Return whether a part is certain, of the effect's sign, and a quarter of it or more."""
-    is_certain = p <= 1 - LEVEL and (effect.low > 0 or effect.high < 0)
+    is_certain = p <= 1 - LEVEL and effect.is_shown
     return is_certain and part * np.sign(effect.value) >= NAMED * abs(effect.value)
 
 
@@ -411,6 +409,6 @@ def _parts_of_effect(
             p=effect.p,
         )
         found.append(part)
-    p_values = holm([one.p for one in found])
+    p_values = p_of_parts([one.effect for one in found], compared.whole)
     found = [one._replace(p=p) for one, p in zip(found, p_values, strict=True)]
     return sorted(found, key=lambda one: -abs(one.part))

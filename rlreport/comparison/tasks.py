@@ -3,7 +3,9 @@
 *Difficulty* is the mean reward that a prompt earns on both sides together. Each third of the
 prompts is one class, from hard to easy; prompts that earn the same are in one class. Had the
 classes been chosen by the rewards of one side, chance alone would make the other side better on the
-hard prompts and worse on the easy ones (regression to the mean).
+hard prompts and worse on the easy ones (regression to the mean). So would classes by the middle of
+both means if one side has fewer responses, as chance moves its mean more: each side weighs as much
+as its mean is precise, so that with one run on each side every response counts the same.
 
 *Prompt by prompt*: the responses of BASE and of NEW to a prompt are tested as
 ``summarise.prompt_courses`` tests early and late ones. "same" stands for no clear change.
@@ -20,11 +22,10 @@ import pandas as pd
 
 from rlreport.comparison.data_file import EXTRA
 from rlreport.comparison.means import Means, effect_on, means_of
-from rlreport.comparison.statistics import LEVEL, Effect
+from rlreport.comparison.statistics import LEVEL, Effect, p_of_parts
 from rlreport.figures.grouped import Grouped
 from rlreport.figures.ragged import Ints
 from rlreport.figures.rounding import difference, significant
-from rlreport.figures.significance import holm
 from rlreport.summarise.environments import ENVIRONMENT_FIELDS, environments_in
 from rlreport.summarise.prompt_courses import Measure, PromptCourse, courses_of
 
@@ -51,7 +52,7 @@ class Task(NamedTuple):
     base: float
     new: float
     effect: Effect
-    p: float = 1.0  # corrected for all tasks of the table
+    p: float = 1.0  # of environments and difficulties together, see ``p_of_parts``
     level: TaskLevel = "missing"  # "missing" without an interval
 
 
@@ -70,11 +71,12 @@ class Tasks:
     difficulties: list[Task]
 
 
-def tasks_of(frames: Sequence[pd.DataFrame], base_count: int, *, paired: bool) -> Tasks:
+def tasks_of(frames: Sequence[pd.DataFrame], base_count: int, effect: Effect) -> Tasks:
     """Compare rewards by environment and by difficulty, given the compared responses of each run.
 
-    The first ``base_count`` of ``frames`` are those of BASE.
+    The first ``base_count`` of ``frames`` are those of BASE; ``effect`` is that on all rewards.
     """
+    paired = effect.paired
     field, names, indices = _environments(frames)
     environments = []
     for number, name in enumerate(names):
@@ -90,7 +92,9 @@ def tasks_of(frames: Sequence[pd.DataFrame], base_count: int, *, paired: bool) -
         for name, pairs in _classes(frames, base_count):
             chosen = [frame[frame["pair"].isin(pairs)] for frame in frames]
             difficulties.append(_task(name, chosen, base_count, paired=paired))
-    return Tasks(field, _judged(environments), _judged(difficulties))
+    judged = _judged([*environments, *difficulties], effect)
+    count = len(environments)
+    return Tasks(field, judged[:count], judged[count:])
 
 
 def _environments(
@@ -117,8 +121,12 @@ def _classes(
     frames: Sequence[pd.DataFrame], base_count: int
 ) -> Iterator[tuple[str, pd.Index]]:
     """Yield each class of DIFFICULTIES that exists, with its prompts, if there are two or more."""
-    table = _by_prompt(means_of([_rewards(frame) for frame in frames], base_count))
-    pooled = significant((table["base"] + table["new"]) / 2)
+    rewards = [_rewards(frame) for frame in frames]
+    table = _by_prompt(means_of(rewards, base_count))
+    of_base = _precision(rewards[:base_count]).reindex(table.index)
+    of_new = _precision(rewards[base_count:]).reindex(table.index)
+    total = table["base"] * of_base + table["new"] * of_new
+    pooled = significant(total / (of_base + of_new))
     # From 0 to 1; equal ones have the same rank.
     ranks = (pd.Series(pooled).rank().to_numpy() - 0.5) / max(1, len(table))
     index = (ranks * len(DIFFICULTIES)).astype(np.int64)
@@ -128,6 +136,15 @@ def _classes(
         pairs = table.index[index == number]
         if len(pairs):
             yield name, pairs
+
+
+def _precision(runs: Sequence[pd.DataFrame]) -> pd.Series:
+    """Return by prompt how precise the mean over runs of their means is.
+
+    It is proportional to 1 / variance: R² / Σ (1 / n) for R runs with n responses each.
+    """
+    inverse = [1 / run.groupby("pair")["reward"].size() for run in runs]
+    return len(runs) ** 2 / pd.concat(inverse, axis=1, join="inner").sum(axis=1)
 
 
 def _rewards(frame: pd.DataFrame) -> pd.DataFrame:
@@ -164,10 +181,10 @@ def _task(
     return Task(name, effect.pairs, base, new, effect)
 
 
-def _judged(tasks: Sequence[Task]) -> list[Task]:
+def _judged(tasks: Sequence[Task], whole: Effect) -> list[Task]:
     """Return tasks with their levels; p-values are corrected for all that have an interval."""
-    tested = [task for task in tasks if np.isfinite(task.effect.low)]
-    p_values = iter(holm([task.effect.p for task in tested]))
+    tested = [task.effect for task in tasks if np.isfinite(task.effect.low)]
+    p_values = iter(p_of_parts(tested, whole))
     judged = []
     for task in tasks:
         if not np.isfinite(task.effect.low):

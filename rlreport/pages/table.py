@@ -33,9 +33,9 @@ class ColumnView:
     key: str
     label: str
     unit: str = ""
-    # ``number``, ``text`` (clamped to two lines), ``flag``, ``link``, ``token`` (monospaced),
-    # ``verdict`` (levels in their colours) or ``path`` (the cell's text is SVG path data in a box
-    # 100 × 24)
+    # ``number``, ``text`` (clamped to two lines), ``flag``, ``link``, ``name`` (broken after its
+    # marks only), ``token`` (monospaced), ``level`` (of verdicts, in their colours) or ``path``
+    # (the cell's text is SVG path data in a box 100 × 24)
     kind: str = "number"
     help: str = ""  # one sentence shown on hover of the header
     hidden: bool = False  # whether the reader must select the column to see it
@@ -90,7 +90,7 @@ class Cell(NamedTuple):
     note: str = ""  # muted text below the text, in a column of texts or links
     # how the text ends, in a column of texts: it is shown, and what is before it (``text``) is not
     end: str = ""
-    tags: tuple[Tag, ...] = ()  # what a cell of the kind ``verdict`` shows as its text
+    tags: tuple[Tag, ...] = ()  # what a cell of the kind ``level`` shows as its text
 
 
 @dataclass(frozen=True, slots=True)
