@@ -150,7 +150,9 @@ def test_tokens_of_the_first_prompts_are_kept_within_the_budget(sides, monkeypat
     sizes = [pair.size for pair in compared(sides["logs"]).token_pairs]
     monkeypatch.setattr(pair_tokens, "MOST_IN_ALL", sum(sizes[:3]))
     pairs = compared(sides["logs"]).token_pairs
-    assert [pair.size for pair in pairs] == [*sizes[:3], *[0] * (len(sizes) - 3)]
+    kept = [pair.size for pair in pairs]
+    assert kept[:3] == sizes[:3]
+    assert not any(kept[3:])
 
 
 @pytest.mark.parametrize("form", REPORTS)
@@ -160,7 +162,8 @@ def test_a_response_of_too_many_tokens_has_none_and_the_others_keep_theirs(
     longest = len(TOKENS) + 2
     monkeypatch.setattr(pair_tokens, "MOST_TOKENS", longest)
     pairs = compared(sides[form]).token_pairs
-    sizes = [len(one.raw_tokens) for pair in pairs for one in pair if one]
+    rollouts = [rollout for pair in pairs for rollout in pair if rollout]
+    sizes = [len(rollout.raw_tokens) for rollout in rollouts]
     assert 0 < len(sizes) < 2 * len(pairs)
     assert max(sizes) == longest
 
@@ -246,7 +249,8 @@ def test_a_long_response_keeps_its_end(sides):
     text = f"{'x' * 3 * MAX_CHARACTERS} Answer: 42"
     flip = type(outcome.flips[0])(1, 0.0, 1.0, 1.0, (1, 0), (1, 0), new_text=text)
     cells = flips_table([flip], outcome).rows[0].cells
-    (shown,) = [f"{cell.text}{cell.end}" for cell in cells if "42" in cell.end]
+    (cell,) = [cell for cell in cells if "42" in cell.end]
+    shown = f"{cell.text}{cell.end}"
     assert len(shown) < MAX_CHARACTERS + 200
     assert shown.endswith(" Answer: 42")
     assert "characters left out" in shown

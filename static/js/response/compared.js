@@ -89,7 +89,9 @@ export function figures({ columns, sides }, at) {
 
 /** @param {string} caption @param {ColumnData[]} columns @param {Side[]} sides @param {number} at */
 function figureTable(caption, columns, sides, at) {
-  const heads = sides.map(({ name }) => el("th", { scope: "col", dir: "auto" }, ...breakable(name)));
+  const heads = sides.map(({ name }) =>
+    el("th", { scope: "col", dir: "auto" }, ...breakable(name)),
+  );
   return el(
     "table",
     { class: "figures-of-both" },
