@@ -91,6 +91,7 @@ def index_run(report: Listed, language: Language = ENGLISH) -> IndexRun:
     if about is None:
         why = shortened(report.why, _LONGEST)
         return IndexRun(report.place, report.href, report.place, sentence=why)
+    verdict = section(about, "verdict")
     level, lead = verdict_of(about)
     level = known_level(level)
     since = number(section(lead or {}, "onset").get("step"))
@@ -100,7 +101,8 @@ def index_run(report: Listed, language: Language = ENGLISH) -> IndexRun:
         name=shortened(_text(about.get("run")), _LONGEST_NAME) or report.place,
         level=level,
         sentence=_sentence(about, language),
-        next=_text(section(about, "verdict").get("next")),
+        # A report has that in English alone.
+        next=_text(verdict.get("next")) if language == ENGLISH else "",
         evidence=_evidence(report),
         since=since,
         is_harmed=lead is not None and level in ("critical", "warning"),
