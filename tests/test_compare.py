@@ -797,12 +797,14 @@ def test_a_row_opens_both_responses_with_their_differences(browser, loss, form):
     with visiting(browser, page) as opened:
         assert not serious(opened)
         opened.click('.responses tr[data-n="1"] td[data-key="response"]')
-        assert opened.text_content(".response h2") == "Prompt 1"
+        assert opened.text_content(".response h2") == "Prompt 1: lost against main"
         titles = opened.locator(".response .texts summary").all_text_contents()
-        assert titles == ["Prompt", "NEW's response", "BASE's response"]
-        opened.click("text=Mark differences from BASE")
-        assert opened.locator('.response [data-text="response"] ins').count()
-        assert opened.locator('.response [data-text="ref_response"] del').count()
+        assert titles == ["Prompt", "lost", "main"]
+        new = opened.locator('.response [data-text="response"] ins')
+        base = opened.locator('.response [data-text="ref_response"] del')
+        assert new.count() and base.count()
+        opened.click("text=Mark differences from main")
+        assert not new.count() and not base.count()
 
 
 def test_the_folder_opens_at_its_index_and_reads_whole_without_scripts_on_a_phone(

@@ -73,7 +73,7 @@ def test_numbers_are_sorted_as_numbers_also_as_texts_and_written_as_they_are():
     assert [row.cells[1].value for row in view.rows] == [1e-6, 32.0, 10.0]
     for other in (True, "auto", "nan", "1_0", None):
         view = family_table([made("a", {"lr": 1}), made("b", {"lr": other})])
-        assert columns_of(view)["card:lr"].kind == "text"
+        assert columns_of(view)["card:lr"].kind == "name"
 
 
 def test_a_row_of_several_runs_has_their_mean_range_verdicts_and_first_harm():

@@ -170,7 +170,7 @@ def _result(outcome: Outcome, *, names_new: bool = True) -> str:
 
 
 def _numbers(outcome: Outcome) -> _Numbers:
-    """Return the numbers: the difference with three digits, means with one decimal less.
+    """Return the numbers: the difference with three digits, and means with as many as show it.
 
     Where one side is better, the interval is that of the amount by which it is; where none is,
     two digits are enough.
@@ -185,11 +185,11 @@ def _numbers(outcome: Outcome) -> _Numbers:
     largest = max(filter(math.isfinite, sizes), default=0.0)
     digits = 2 if outcome.comparison.level == "no_evidence" else 3
     decimals = None
+    of_means = None
     if _LEAST <= largest < _MOST and max(abs(base), abs(new)) < _MOST:
         exponent = int(f"{largest:.2e}".split("e")[1])
         decimals = max(0, digits - 1 - exponent)
-    # As many decimals as show how the means differ
-    of_means = None if decimals is None else max(0, decimals - (digits - 2))
+        of_means = decimals if exponent >= 0 else max(2, decimals - 1)
     return _Numbers(
         difference=_number(abs(effect.value), decimals),
         change=with_sign(_number(effect.value, decimals), effect.value),
