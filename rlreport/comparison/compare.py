@@ -294,23 +294,25 @@ class Comparison:
         return prompt_changes_of(self.inside, self.base_count, best)
 
     @cached_property
-    def equal_kl(self) -> dict[str, EqualKL | None]:
-        """Reward column -> NEW - BASE at equal KL; None if not logged or KL ranges are disjoint."""
+    def equal_kl(self) -> dict[str, EqualKL]:
+        """Reward column -> NEW - BASE at equal KL, of those logged in overlapping ranges of KL."""
         base, new = self.first_runs
-        effects: dict[str, EqualKL | None] = {}
+        effects = {}
         for reward in ("reward", "valid_reward"):
-            if all(
-                has(side, "kl_k1") and has(side, reward) for side in self.first_runs
-            ):
-                effects[reward] = at_equal_kl(base, new, reward)
-            else:
-                effects[reward] = None
+            columns = ("kl_k1", reward)
+            if all(has(side, column) for side in (base, new) for column in columns):
+                effect = at_equal_kl(base, new, reward)
+                if effect is not None:
+                    effects[reward] = effect
         return effects
 
     @property
     def paths(self) -> list[pd.DataFrame]:
-        """BASE's and NEW's ``step``, ``distance`` (√KL in √nats) and ``reward``; [] without KL."""
-        if not all(has(frame, "kl_k1") for frame in self.first_runs):
+        """BASE's and NEW's ``step``, ``distance`` (√KL in √nats) and ``reward``.
+
+        [] unless rewards are compared at equal KL.
+        """
+        if "reward" not in self.equal_kl:
             return []
         return [_path(frame) for frame in self.first_runs]
 
