@@ -1,10 +1,12 @@
 """The index: a row a report, whatever state it is in."""
 
 import html
+import io
 import json
 import random
 import re
 import shutil
+import zipfile
 from itertools import product
 
 import numpy as np
@@ -106,7 +108,12 @@ def test_broken_reports_say_why_in_their_rows_and_other_files_have_none(runs, tm
         assert why in told.pop(name)
     assert (told, made.reports) == ({}, 9)
     page = (tmp_path / "index.html").read_text()
-    assert "9 reports. 7 could not be read." in page
+    assert "9 reports." in page
+    assert counts_of(page) == {
+        "unread": "! 7 cannot be read",
+        "unjudged": "– 1 Not judged",
+        "healthy": "✓ 1 Healthy",
+    }
     assert str(tmp_path) not in page
     message = r"t\.zip: is a broken \.zip, cut off or damaged"
     with pytest.raises(RlreportError, match=message):
@@ -146,15 +153,14 @@ def test_an_index_of_no_report_or_in_the_place_of_one_is_refused(runs, tmp_path)
 
 
 def test_reports_of_one_name_are_told_apart_by_their_places(runs, tmp_path):
-    def places() -> list[str]:
+    def names() -> list[str]:
         page = rlreport.index(tmp_path, tmp_path / "index.html").out.read_text()
-        return re.findall(r'<th[^>]*data-key="place"[^>]*>', page)
+        return [row["run"] for row in rows_of(page, "runs")]
 
     shutil.copy(runs / "run:2#<i>.html", tmp_path / "one.html")
-    assert all("hidden" in column for column in places())
+    assert names() == ["run &lt;b&gt;2"]
     shutil.copy(runs / "run:2#<i>.html", tmp_path / "two.html")
-    assert places()
-    assert not any("hidden" in column for column in places())
+    assert names() == ["run &lt;b&gt;2one.html", "run &lt;b&gt;2two.html"]
 
 
 def chart_of(page: str) -> str:
@@ -167,10 +173,10 @@ def texts_of(chart: str) -> list[str]:
     return re.findall(r"(?<=>)[^<>]+(?=</text>)|(?<=</svg>)[^<]+(?=</li>)", chart)
 
 
-def test_rewards_of_the_runs_are_curves_of_one_chart(runs, tmp_path):
+def test_rewards_of_a_family_are_curves_of_one_chart(runs, tmp_path):
     shutil.copytree(runs, tmp_path / "runs")
     hostile = json.loads((tmp_path / "runs/run:0#<i>/data/report.json").read_text())
-    hostile["reward"]["values"][:5] = [None, "x", 1e308, -1e308, "[]"]
+    hostile["curves"][0]["values"][:5] = [None, "x", 1e308, -1e308, "[]"]
     (tmp_path / "runs/run:0#<i>/data/report.json").write_text(json.dumps(hostile))
     rlreport.index(tmp_path / "runs", tmp_path / "runs/index.html")
     rlreport.index(runs, runs / "index.html")
@@ -183,6 +189,21 @@ def test_rewards_of_the_runs_are_curves_of_one_chart(runs, tmp_path):
     shutil.copytree(runs / "run:0#<i>", one)
     rlreport.index([one], tmp_path / "one.html")
     assert "<figure" not in (tmp_path / "one.html").read_text()
+
+
+def test_runs_of_different_projects_share_no_chart_and_no_table(tmp_path):
+    for place in ("ppo-1", "ppo-2"):
+        run_folder(tmp_path, place, settings={"ppo_epochs": place[-1], "clip": 0.2})
+    for place in ("dpo-1", "dpo-2", "dpo-3"):
+        run_folder(tmp_path, place, settings={"pairs": 8, "dpo_beta": place[-1]})
+    run_folder(tmp_path, "apart", settings={"width": 1})
+    page = index_page(tmp_path)
+    titles = re.findall(r"<summary><h2>(.*?)</h2>", page)
+    assert titles == ["Settings and outcome: dpo", "Settings and outcome: ppo"]
+    charts = re.findall(r'<figure class="chart.*?</figure>', page, re.S)
+    drawn = [{text for text in texts_of(chart) if "po-" in text} for chart in charts]
+    assert drawn == [{"dpo-1", "dpo-2", "dpo-3"}, {"ppo-1", "ppo-2"}]
+    assert [row["run"] for row in rows_of(page, "family-2")] == ["ppo-1", "ppo-2"]
 
 
 def run_folder(
@@ -217,6 +238,15 @@ def run_folder(
     about["card"] = {"entries": settings or {}}
     (root / place / "data").mkdir(parents=True)
     (root / place / "data/report.json").write_text(json.dumps(about))
+
+
+def counts_of(page):
+    """Return what is said of the number of runs with each level."""
+    part = page.partition('class="counts"')[2].partition("</p>")[0]
+    found = re.findall(r'data-level="(.*?)">(.*?)</span>\s*(?:·|$|\n)', part, re.S)
+    return {
+        level: " ".join(re.sub("<.*?>", "", words).split()) for level, words in found
+    }
 
 
 def index_page(root):
@@ -259,15 +289,15 @@ def test_runs_that_differ_in_their_seed_alone_are_a_group(tmp_path):
     run_folder(tmp_path, "single", settings={"lr": 1e-4})
     (tmp_path / "cut.zip").write_bytes(b"PK\x03\x04")
     page = index_page(tmp_path)
-    groups = rows_of(page, "groups")
-    low, single, _ = groups
-    assert [(row["group"], row["runs"]) for row in groups] == [
-        ("low", "3"),
+    groups = rows_of(page, "family-1")
+    assert [(row["run"], row["runs"]) for row in groups] == [
+        ("brave-fox and others", "2"),
         ("single", "1"),
-        ("calm-owl and others", "2"),
+        ("low", "3"),
     ]
-    assert low["verdict"].replace("\N{NO-BREAK SPACE}", " ") == "2 Healthy, 1 Warning"
-    assert low["reward_first"] == "0.100"
+    _, single, low = groups
+    words = low["verdict"].replace("\N{NO-BREAK SPACE}", " ").split()
+    assert words == ["▲", "1", "Warning", "✓", "2", "Healthy"]
     assert low["reward_last"] == "0.42 (0.38 to 0.45)"
     assert single["reward_last"] == "0.500"
     assert single["card:lr"] == "0.0001"
@@ -275,17 +305,17 @@ def test_runs_that_differ_in_their_seed_alone_are_a_group(tmp_path):
     assert "card:seed" not in low
     runs = [(row["run"], row["group"]) for row in rows_of(page, "runs")]
     assert runs == [
-        ("cut.zip", ""),
         ("low_s1", "low"),
+        ("cut.zip", ""),
+        ("brave-fox", "brave-fox and others"),
+        ("calm-owl", "brave-fox and others"),
         ("low_s2", "low"),
         ("low_s3", "low"),
         ("single", ""),
-        ("calm-owl", "calm-owl and others"),
-        ("brave-fox", "calm-owl and others"),
     ]
     chart = chart_of(page)
     names = set(texts_of(chart))
-    assert {"low", "single", "calm-owl and others"} <= names
+    assert {"low", "single", "brave-fox and others"} <= names
     assert not names & {"low_s1", "calm-owl"}
     assert len(re.findall(r'd="[^"]*" fill="[^"]*" fill-opacity="0.13"', chart)) == 2
 
@@ -295,8 +325,8 @@ def test_runs_named_by_their_seed_are_grouped_by_folder(tmp_path):
         run_folder(tmp_path, place, run=place.partition("/")[2])
     folders = [tmp_path / "low", tmp_path / "high"]
     made = rlreport.index(folders, tmp_path / "index.html")
-    groups = rows_of(made.out.read_text(), "groups")
-    assert [group["group"] for group in groups] == ["low", "high"]
+    groups = rows_of(made.out.read_text(), "family-1")
+    assert [group["run"] for group in groups] == ["high", "low"]
 
 
 def test_settings_that_tell_groups_apart_come_first_and_eight_are_shown(tmp_path):
@@ -310,14 +340,12 @@ def test_settings_that_tell_groups_apart_come_first_and_eight_are_shown(tmp_path
             run_folder(tmp_path, place, settings=settings)
     page = index_page(tmp_path)
     runs = shown_settings(page, "runs")
-    groups = shown_settings(page, "groups")
+    groups = shown_settings(page, "family-1")
     names = [f"k{i}" for i in range(9)]
-    assert [*runs][:9] == names
-    assert [*runs][9:] == ["seed", "port_offset", "wandb_project", "output_dir"]
+    assert [*runs] == ["seed", "port_offset", *names, "output_dir", "wandb_project"]
     assert [*groups] == [*names, "wandb_project"]
-    for shown in (runs, groups):
-        visible = [key for key, is_visible in shown.items() if is_visible]
-        assert visible == names[:8]
+    assert [key for key, is_visible in groups.items() if is_visible] == names[:8]
+    assert not any(runs.values())  # the table of settings is above the list
 
 
 def test_forty_settings_have_a_column_and_how_many_have_none_is_told(tmp_path):
@@ -331,7 +359,7 @@ def test_forty_settings_have_a_column_and_how_many_have_none_is_told(tmp_path):
 
 
 def test_what_happened_is_that_of_the_verdict_without_its_level(tmp_path):
-    long = "qwen2.5-7b_" * 20 + "end"
+    long = "qwen2.5-7b_" * 14 + "end"
     sentences = {
         "a": (
             "healthy",
@@ -345,26 +373,135 @@ def test_what_happened_is_that_of_the_verdict_without_its_level(tmp_path):
         run_folder(tmp_path, place, run=long + place, level=level, what=sentence)
     page = index_page(tmp_path)
     rows = rows_of(page, "runs")
-    assert "Groups of runs" not in page and "group" not in rows[0]
+    assert "Settings and outcome" not in page and "group" not in rows[0]
     assert [row["sentence"] for row in rows] == [
-        "The reward rose from 0 to 1.",
         "Reward hacking: length rises. The reward fell.",
-        "The reward rose: twice.",
         "",
+        "The reward rose from 0 to 1.",
+        "The reward rose: twice.",
     ]
-    assert [row["run"] for row in rows] == [long + place for place in sentences]
+    assert [row["run"] for row in rows] == [long + place for place in "bdac"]
 
 
-def test_more_groups_than_colours_are_drawn_from_the_highest_and_the_chart_says_so(
-    tmp_path,
-):
-    for number in range(12):
-        run_folder(tmp_path, f"run{number:02}", rewards=(0.1, number / 12))
+def test_runs_are_sorted_by_severity_then_by_name_with_numbers_as_such(tmp_path):
+    levels = {
+        "run-10": "healthy",
+        "run-9": "healthy",
+        "b": "unjudged",
+        "c": "unclear",
+        "e": "warning",
+        "f": "critical",
+        "g": "<i>new",  # of another version: not judged
+    }
+    for place, level in levels.items():
+        run_folder(tmp_path, place, level=level)
+    (tmp_path / "cut.zip").write_bytes(b"PK\x03\x04")
     page = index_page(tmp_path)
-    assert "the 8 of 12 that are highest at the end" in page
+    names = [row["run"] for row in rows_of(page, "runs")]
+    assert names == ["f", "e", "cut.zip", "c", "b", "g", "run-9", "run-10"]
+    assert counts_of(page) == {
+        "critical": "✕ 1 Broken",
+        "warning": "▲ 1 Warning",
+        "unread": "! 1 cannot be read",
+        "unclear": "? 1 Unclear",
+        "unjudged": "– 2 Not judged",
+        "healthy": "✓ 2 Healthy",
+    }
+    assert "<i>new" not in (tmp_path / "index.html").read_text()
+
+
+def test_columns_that_say_the_same_of_all_runs_are_hidden(tmp_path):
+    def keys() -> dict[str, bool]:
+        page = rlreport.index(tmp_path, tmp_path / "index.html").out.read_text()
+        part = page.partition('data-table="runs">')[2]
+        heads = re.findall(r'<th [^>]*data-key="([^"]*)"([^>]*)>', part)
+        return {key: "hidden" not in rest for key, rest in heads}
+
+    run_folder(tmp_path, "a")
+    run_folder(tmp_path, "b")
+    shown = keys()
+    assert not shown["steps"]
+    assert "since" not in shown  # no run has one
+    run_folder(tmp_path, "c", rewards=(0, 0.5, 1))
+    assert keys()["steps"]
+
+
+def test_more_groups_than_colours_are_all_drawn_and_broken_ones_have_a_curve(tmp_path):
+    for number in range(12):
+        run_folder(
+            tmp_path,
+            f"run{number:02}",
+            rewards=(0.1, number / 12),
+            settings={"lr": number},
+            level="critical" if number == 1 else "healthy",
+        )
+    page = index_page(tmp_path)
     chart = chart_of(page)
     names = {text for text in texts_of(chart) if text.startswith("run")}
-    assert names == {f"run{number:02}" for number in range(4, 12)}
+    assert names == {"run01", *(f"run{number:02}" for number in range(7, 12))}
+    assert "6 others" in texts_of(chart)
+    assert len(re.findall(r'd="[^"]*" fill="[^"]*" fill-opacity="0.13"', chart)) == 1
+
+
+JUNK: tuple[object, ...] = (
+    None,
+    [],
+    {},
+    "<script>alert(1)</script>",
+    "\u202egpj.exe\u0000\ud800",
+    -1e308,
+    [[1e999, float("nan"), "x", None, {}], 3, {"quantity": "reward"}],
+    "x" * 100_000,
+    True,
+)
+PLACES = (
+    ("run",),
+    ("steps",),
+    ("curves",),
+    ("curves", 0, "quantity"),
+    ("curves", 0, "steps"),
+    ("curves", 0, "values"),
+    ("curves", 0, "last"),
+    ("curves", 0, "unit"),
+    ("reward",),
+    ("verdict",),
+    ("verdict", "level"),
+    ("verdict", "lead"),
+    ("verdict", "what"),
+    ("verdict", "next"),
+    ("verdict", "course"),
+    ("verdict", "evidence"),
+    ("findings",),
+    ("card",),
+    ("card", "entries"),
+    ("card", "entries", "lr"),
+    ("shown",),
+    ("responses",),
+    ("generator", "version"),
+)
+
+
+def test_reports_of_strangers_are_listed_whatever_they_hold(runs, tmp_path):
+    text = (runs / "run:1#<i>.zip").read_bytes()
+    with zipfile.ZipFile(io.BytesIO(text)) as archive:
+        sample = archive.read("data/report.json")
+    for number, (place, junk) in enumerate(product(PLACES, JUNK)):
+        about = json.loads(sample)
+        *outer, key = place
+        inside = about
+        for part in outer:
+            inside = inside[part]
+        inside[key] = junk
+        folder = tmp_path / f"r{number}" / "data"
+        folder.mkdir(parents=True)
+        (folder / "report.json").write_text(json.dumps(about), encoding="utf-8")
+    for lang in ("en", "zh"):
+        made = rlreport.index([tmp_path], tmp_path / "index.html", lang=lang)
+        page = made.out.read_text()
+        # "Infinity" is no JSON: that report is said to be broken.
+        assert made.reports == len(PLACES) * len(JUNK)
+        assert "<script>alert" not in page
+        assert len(page) < 2_500_000
 
 
 def write_rollouts(path, rng):
@@ -395,6 +532,17 @@ def middle_of_leading(*curves):
     return (leading.first.value + leading.top.value) / 2
 
 
+def assert_same_levels(curves, courses):
+    """Assert that the short curves have the levels of the verdict's courses."""
+    # The names of those in other units have them at their end.
+    names = {short["quantity"].removesuffix("_chars") for short in curves}
+    assert courses.keys() <= {name.removesuffix("_token") for name in names}
+    for short in curves:
+        for part in ("first", "lowest", "highest", "last"):
+            whole = courses.get(short["quantity"], {}).get(part, {})
+            assert whole.get("value", short[part]) == short[part]
+
+
 def test_index_report_and_comparison_have_the_same_numbers(tmp_path):
     rng = random.Random(3)
     kinds = ("rollouts", "metrics", "both")
@@ -416,10 +564,11 @@ def test_index_report_and_comparison_have_the_same_numbers(tmp_path):
         overview = (report / "index.html").read_text()
         for part in ("first", "best", "last"):
             value = course[part]["value"]
-            assert rows[kind][f"reward_{part}"] == written(value)
+            assert rows[kind][part] == written(value)
             assert f'title="{exact(value)}">{written(value)}' in page
             assert part == "best" or f'title="{exact(value)}, step' in overview
         assert rows[kind]["steps"] == "30"
+        assert_same_levels(about["curves"], courses)
         curves[kind] = np.array([step["reward_mean"] for step in about["steps"]])
         leading = about["reward"]["values"]
         assert sparkline(np.array(leading)) in page
@@ -436,7 +585,7 @@ def test_index_report_and_comparison_have_the_same_numbers(tmp_path):
 
 def test_groups_are_sorted_by_their_mean_and_no_name_is_cut(browser, tmp_path):
     long = "qwen2.5-7b-instruct_gsm8k_grpo_" * 3
-    for name, reward in (("a", 0.2), ("b", 0.9)):
+    for name, reward in (("a", 0.9), ("b", 0.2)):
         for seed in range(2):
             place = f"{name}_s{seed}"
             run_folder(
@@ -449,10 +598,12 @@ def test_groups_are_sorted_by_their_mean_and_no_name_is_cut(browser, tmp_path):
             )
     index_page(tmp_path)
     with visiting(browser, tmp_path / "index.html") as page:
-        groups = page.locator('[data-table="groups"]')
+        groups = page.locator('[data-table="family-1"]')
+        names = groups.locator("tbody td:first-child")
+        assert names.all_inner_texts() == [f"{long}a", f"{long}b"]
         groups.get_by_role("button", name="Reward, last").click()
-        names = groups.locator("tbody td:first-child").all_inner_texts()
-        assert names == [f"{long}b", f"{long}a"]
+        groups.get_by_role("button", name="Reward, last").click()
+        assert names.all_inner_texts() == [f"{long}b", f"{long}a"]
         # Few rows have tools, too: they show the hidden columns.
         head = groups.locator('th[data-key="card:k9"]')
         assert not head.is_visible()
@@ -463,7 +614,7 @@ def test_groups_are_sorted_by_their_mean_and_no_name_is_cut(browser, tmp_path):
     for width in (1400, 390):
         size = {"width": width, "height": 900}
         with visiting(browser, tmp_path / "index.html", viewport=size) as page:
-            keys = ("run", "group", "verdict", "sentence")
+            keys = ("group", "verdict", "sentence")
             cells = ", ".join(f'td[data-key="{key}"] .clamp' for key in keys)
             assert page.locator(f"{cells}, td.link").evaluate_all(cut) == 0
             assert page.evaluate("document.documentElement.scrollWidth") <= width

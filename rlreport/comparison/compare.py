@@ -88,6 +88,12 @@ class Side:
     cut: bool = False  # whether the logger cuts texts
 
     @property
+    def reward(self) -> Course | None:
+        """Course of the mean reward of what is not validation, None without any."""
+        trained = self.responses[~self.responses["split"].isin(_SPLITS["val"])]
+        return course_of(_series_of(_rewards_by_step(trained)), "reward")
+
+    @property
     def evaluation(self) -> Course | None:
         """Course of the trainer's validation metric, None if it is not logged."""
         values = self.trainer.get(f"{TRAINER}validation")

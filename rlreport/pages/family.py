@@ -27,7 +27,7 @@ from rlreport.text.numbers import MISSING
 KEYS_SHOWN = 8  # Number of columns of settings that are visible without being selected
 MOST_KEYS = 40  # Maximum number of columns of settings
 # Maximum number of cells of settings in a table, which limits the columns of one with many rows
-MOST_CELLS = 12_000
+MOST_CELLS = 6_000
 # Maximum number of characters of a setting's value
 LONGEST_VALUE = 200
 _MISSING_SETTING = message("not in the run's configuration")
@@ -79,9 +79,9 @@ def family_table(
 ) -> TableView | None:
     """Return a table of settings and outcomes, a row a configuration, that readers can sort.
 
-    Columns: name, settings that differ (KEYS_SHOWN of them are visible, others can be selected), the
-    number of runs where a row has several, verdicts, best and last validation (the reward where no
-    two rows have a validation, and beside it where some have none), and the first step of harm.
+    Columns: name, settings that differ (KEYS_SHOWN of them are visible, others can be selected),
+    the number of runs where a row has several, verdicts, best and last validation (the reward where
+    no two rows have one, and beside it where some have none), and the first step of harm.
 
     Args:
         rows: the configurations, in the order in which they are shown.
@@ -102,7 +102,7 @@ def family_table(
     counts = [len(row.levels) for row in rows]
     if max(counts) > 1:
         columns[ColumnView("runs", message("Runs"), written="count")] = counts
-    verdict = ColumnView("verdict", message("Verdict"), kind="verdict")
+    verdict = ColumnView("verdict", message("Verdict"), kind="level")
     columns[verdict] = [verdict_cell(row.levels) for row in rows]
     columns |= _score_columns(rows)
     if any(map(_finite, (row.harm for row in rows))):
@@ -185,7 +185,7 @@ def setting_columns(
     Args:
         keys: dotted names of the settings; the first of them have a column.
         cards: the configurations of the table's rows.
-        shown: how many columns are visible without being selected.
+        shown: how many columns are visible without being selected; bookkeeping never is.
     """
     keys = keys[: _most_keys(len(cards))]
     last_parts = Counter(key.rpartition(".")[2] for key in keys)
@@ -197,9 +197,9 @@ def setting_columns(
         column = ColumnView(
             f"card:{key}",
             last_part if is_clear else key,
-            kind="text" if None in numbers else "number",
+            kind="name" if None in numbers else "number",
             help=message("{key}, from the configuration", key=key),
-            hidden=number >= shown,
+            hidden=number >= shown or not is_relevant(key),
         )
         columns[column] = [_setting_cell(card, key, column.kind) for card in cards]
     return columns
@@ -210,7 +210,7 @@ def _setting_cell(card: Mapping[str, object], key: str, kind: str) -> Cell:
         return Cell(MISSING, exact=_MISSING_SETTING)
     value = card[key]
     text = shortened(safe_text("null" if value is None else str(value)), LONGEST_VALUE)
-    if kind == "text":
+    if kind == "name":
         return Cell(text)
     # Written as it is: 32, not 32.0
     return Cell(text, _number(value), text)

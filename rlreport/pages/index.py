@@ -13,6 +13,7 @@ from rlreport.pages.family import (
     columns_note,
     differing_settings,
     family_table,
+    is_relevant,
     setting_columns,
 )
 from rlreport.pages.html import packed_json
@@ -56,7 +57,7 @@ _BROKEN = 62
 _BROKEN_LEVELS = ("critical", "warning")
 
 _RUN = ColumnView("run", message("Run"), kind="link")
-_VERDICT = ColumnView("verdict", message("Verdict"), kind="verdict")
+_VERDICT = ColumnView("verdict", message("Verdict"), kind="level")
 _ONSET = message("onset of the lead finding")
 # Columns that are the same whichever metric is shown
 _TEXTS = (
@@ -198,7 +199,8 @@ def _families(
 
 
 def _family_summary(family: Sequence[Group], view: TableView) -> str:
-    settings = [column for column in view.columns if column.key.startswith("card:")]
+    keys = [column.key for column in view.columns if column.key.startswith("card:")]
+    settings = [key for key in keys if is_relevant(key.removeprefix("card:"))]
     parts = [
         plural("{count} configuration", "{count} configurations", len(family)),
     ]

@@ -33,9 +33,9 @@ class ColumnView:
     key: str
     label: str
     unit: str = ""
-    # ``number``, ``text`` (clamped to two lines), ``flag``, ``link``, ``token`` (monospaced),
-    # ``verdict`` (levels in their colours) or ``path`` (the cell's text is SVG path data in a box
-    # 100 × 24)
+    # ``number``, ``text`` (clamped to two lines), ``flag``, ``link``, ``name`` (broken after its
+    # marks only), ``token`` (monospaced), ``level`` (of verdicts, in their colours) or ``path``
+    # (the cell's text is SVG path data in a box 100 × 24)
     kind: str = "number"
     help: str = ""  # one sentence shown on hover of the header
     hidden: bool = False  # whether the reader must select the column to see it
@@ -90,7 +90,7 @@ class Cell(NamedTuple):
     note: str = ""  # muted text below the text, in a column of texts or links
     # how the text ends, in a column of texts: it is shown, and what is before it (``text``) is not
     end: str = ""
-    tags: tuple[Tag, ...] = ()  # what a cell of the kind ``verdict`` shows as its text
+    tags: tuple[Tag, ...] = ()  # what a cell of the kind ``level`` shows as its text
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +177,8 @@ class Shell:
 def terms_in(value: object) -> set[str]:
     """Return the definitions that tables name, in a view or a list of views."""
     if isinstance(value, TableView):
-        return {named.term for named in (*value.columns, *value.rows)} - {""}
+        terms = {column.term for column in value.columns}
+        return (terms | {row.term for row in value.rows}) - {""}
     if is_dataclass(value):
         return terms_in([getattr(value, one.name) for one in fields(value)])
     if isinstance(value, list | tuple):
@@ -256,29 +257,34 @@ def table(
     ids: Iterable[object] | None = None,
     hrefs: Iterable[str | None] = repeat(None),
     badges: Iterable[list[str]] = repeat([]),
-    terms: Iterable[str] = repeat(""),
     note: str = "",
     printed: Iterable[int] = (),
 ) -> TableView:
     """Build a table; each of ``columns`` has one number, text, None or Cell per row.
 
     ``ids`` are a response's n, a step or a prompt id; 0, 1, … by default. ``badges`` follow the
-    first cell of a row, ``terms`` are definitions of figures that rows are about, ``note`` says
-    what was left out, ``printed`` are the indices of rows that are printed of a long table.
+    first cell of a row, ``note`` says what was left out, ``printed`` are the indices of rows that
+    are printed of a long table.
     """
     by_column = [_cells(values, column) for column, values in columns.items()]
     by_row = zip(*by_column, strict=True)
-    # Not strict: the defaults of ids, hrefs, badges and terms have no end.
+    # Not strict: the defaults of ids, hrefs and badges have no end.
     rows = [
-        RowView(str(row_id), list(cells), href, words, term)
-        for row_id, cells, href, words, term in zip(
-            ids or count(), by_row, hrefs, badges, terms, strict=False
+        RowView(str(row_id), list(cells), href, words)
+        for row_id, cells, href, words in zip(
+            ids or count(), by_row, hrefs, badges, strict=False
         )
     ]
     print_note = _print_note(len(rows))
     return TableView(
         name, caption, list(columns), rows, note, frozenset(printed), print_note
     )
+
+
+def with_terms(view: TableView, terms: Iterable[str]) -> TableView:
+    """Return a table whose rows are about figures with these definitions, "" for none."""
+    rows = [replace(row, term=term) for row, term in zip(view.rows, terms, strict=True)]
+    return replace(view, rows=rows)
 
 
 def _print_note(rows: int) -> str:

@@ -56,7 +56,7 @@ function fromCells(headers, nodes) {
 
 /** @param {Header} header @param {HTMLTableCellElement[]} cells @returns {Column} */
 function columnOfCells(header, cells) {
-  if (header.kind === "verdict") return columnOfVerdicts(header, cells);
+  if (header.kind === "level") return columnOfLevels(header, cells);
   const isText = header.kind === "text" || header.kind === "token";
   const numbers = isText ? null : Float64Array.from(cells, cellNumber);
   if (numbers?.some((value) => !Number.isNaN(value))) return { ...header, numbers, strings: null };
@@ -64,7 +64,7 @@ function columnOfCells(header, cells) {
 }
 
 /** @param {Header} header @param {HTMLTableCellElement[]} cells @returns {Column} */
-function columnOfVerdicts(header, cells) {
+function columnOfLevels(header, cells) {
   return {
     ...header,
     numbers: null,
