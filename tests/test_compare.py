@@ -19,9 +19,9 @@ from rlreport.check import Thresholds
 from rlreport.cli.main import main
 from rlreport.comparison.export import compare_json
 from rlreport.comparison.outcome import Outcome, outcome_of
+from rlreport.comparison.remarks import notes, texts_note
 from rlreport.comparison.run import ComparedRun, settings_that_differ
 from rlreport.comparison.saved import seeds_at
-from rlreport.comparison.remarks import notes, texts_note
 from rlreport.deliver import forms
 from rlreport.errors import UnusableInputError, UsageError
 from rlreport.flows.compare import compared_run
@@ -564,7 +564,7 @@ def test_redaction_leaves_out_all_texts_and_what_the_card_names_as_prose(tmp_pat
         if name.endswith((".html", ".json", ".csv")):
             assert not re.search("what\\?|red kite|Obey|Think", data.decode())
     page = (tmp_path / "out" / "compare.html").read_text()
-    assert "config.system_prompt" in page and "[text]" in page
+    assert "system_prompt" in page and "[text]" in page
     assert "704" in page and "705" in page
 
 

@@ -1,6 +1,7 @@
 """The result of a comparison in words: each form of each sentence, also with hostile names."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -134,7 +135,9 @@ def test_private_values_of_settings_are_not_told():
 
 
 def test_of_an_effect_that_was_not_shown_it_is_said_how_large_it_may_be():
-    noisy = rows().assign(reward=np.random.default_rng(5).normal(0.5, 1, STEPS * PROMPTS))
+    noisy = rows().assign(
+        reward=np.random.default_rng(5).normal(0.5, 1, STEPS * PROMPTS)
+    )
     open_ = outcome(run("main", rows()), run("other", noisy))
     assert headline(open_) == "No evidence either way between other and main"
     said = sentence(open_)
@@ -309,7 +312,7 @@ def test_trainers_evaluations_are_compared_at_common_steps_and_at_best():
 
 def having(**given):
     """A property as the decomposition finds it."""
-    values = {
+    values: dict[str, Any] = {
         "id": "format",
         "mark": "####",
         "base_share": 0.9,
