@@ -401,7 +401,7 @@ def test_a_comparison_of_metrics_gives_true_reasons_and_has_no_empty_sections(tm
     short = write(tmp_path / "b.jsonl", events(2))
     sentence = rlreport.compare(short, short, tmp_path / "c.html").sentence
     assert sentence == (
-        "Cannot be compared. "
+        "b (NEW) and b (BASE) cannot be compared. "
         "Fewer than three prompts (of metrics: blocks of steps) can be compared."
     )
 
