@@ -398,6 +398,18 @@ def test_the_largest_part_of_the_difference_is_told(given, said):
     assert reason(main=having(**given)) == f"−0.13 of −0.16 goes with {said}"
 
 
+def test_a_property_of_all_of_one_side_and_none_of_the_other_explains_nothing():
+    apart = having(base_share=1.0, new_share=0.0, base_without=np.nan, new_with=np.nan)
+    assert reason(main=apart) == ""
+
+
+@pytest.mark.parametrize(
+    ("mark", "written"), [("answer", "“Answer:”"), ("json", "JSON at the end")]
+)
+def test_marks_are_written_as_responses_have_them(mark, written):
+    assert f"the responses leave out {written}; " in reason(main=having(mark=mark))
+
+
 def test_a_part_of_the_reward_is_told_where_no_property_is():
     part = RewardPart("format_reward", 1.0, 0.4, 0.27, -0.13, Effect(-0.13), 0.001)
     assert reason(main_part=part) == (
