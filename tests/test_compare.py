@@ -566,7 +566,7 @@ def test_redaction_leaves_out_all_texts_and_what_the_card_names_as_prose(tmp_pat
         if name.endswith((".html", ".json", ".csv")):
             assert not re.search("what\\?|red kite|Obey|Think", data.decode())
     page = (tmp_path / "out" / "compare.html").read_text()
-    assert re.search("system_(<wbr>)?prompt", page) and "[text]" in page
+    assert "system_prompt" in page and "[text]" in page
     assert "704" in page and "705" in page
 
 
