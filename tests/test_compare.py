@@ -563,7 +563,7 @@ def test_redaction_leaves_out_all_texts_and_what_the_card_names_as_prose(tmp_pat
         if name.endswith((".html", ".json", ".csv")):
             assert not re.search("what\\?|red kite|Obey|Think", data.decode())
     page = (tmp_path / "out" / "compare.html").read_text()
-    assert "config.system_prompt" in page and "[text]" in page
+    assert "system_prompt" in page and "[text]" in page
     assert "704" in page and "705" in page
 
 

@@ -246,10 +246,10 @@ def test_a_long_response_keeps_its_end(sides):
     outcome = compared(sides["logs"])
     text = f"{'x' * 3 * MAX_CHARACTERS} Answer: 42"
     flip = type(outcome.flips[0])(1, 0.0, 1.0, 1.0, (1, 0), (1, 0), new_text=text)
-    cells = flips_table([flip]).rows[0].cells
-    (shown,) = [cell.text for cell in cells if "42" in str(cell.text)]
-    assert len(str(shown)) < MAX_CHARACTERS + 100
-    assert "characters left out" in str(shown)
+    cells = flips_table([flip], outcome).rows[0].cells
+    (shown,) = [cell for cell in cells if "42" in cell.end]
+    assert len(shown.text) + len(shown.end) < MAX_CHARACTERS + 300
+    assert "characters left out" in shown.text
 
 
 def test_tokens_go_first_where_the_size_is_small(logs, made, tmp_path):

@@ -303,7 +303,8 @@ def flips(comparison: Comparison, most: int = MAX_FLIPS) -> list[Flip]:
     table = base_rewards.add_suffix("_base").join(new_rewards.add_suffix("_new"))
     delta = difference(table["reward_new"], table["reward_base"])
     errors = np.hypot(table["error_base"].to_numpy(), table["error_new"].to_numpy())
-    order = np.argsort(-np.abs(shrunk(delta, errors)), kind="stable")
+    # If noise accounts for all differences, they are shrunk to one value.
+    order = np.lexsort((-np.abs(delta), -np.abs(shrunk(delta, errors))))
     table = table.iloc[order]
     changed = []
     for pair, base_reward, new_reward, base_response, new_response in zip(
