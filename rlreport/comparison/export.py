@@ -76,8 +76,8 @@ def compare_json(outcome: Outcome) -> dict[str, Any]:
         },
         "flips": [_flip(flip) for flip in outcome.flips],
         "speed": speed or None,
-        "equal_kl": _equal_kl(equal_kl["reward"]),
-        "equal_kl_second_reward": _equal_kl(equal_kl["valid_reward"]),
+        "equal_kl": _equal_kl(equal_kl.get("reward")),
+        "equal_kl_second_reward": _equal_kl(equal_kl.get("valid_reward")),
     }
 
 

@@ -260,8 +260,8 @@ def equal_kl(outcome: Outcome) -> str:
     It is "" unless both runs have rewards and KL, and their ranges of KL overlap.
     """
     comparison = outcome.comparison
-    rewards = comparison.equal_kl["reward"]
-    watched = comparison.equal_kl["valid_reward"]
+    rewards = comparison.equal_kl.get("reward")
+    watched = comparison.equal_kl.get("valid_reward")
     if rewards is None:
         return ""
     parts = [_equal_kl_clause(message("reward"), rewards)]

@@ -50,10 +50,8 @@ def comparison_charts(outcome: Outcome) -> list[Chart]:
         )
         charts.append(_reward_chart(frame, comparison.curves, labels))
         charts.append(_difference_chart(frame, band, labels))
-    paths = comparison.paths
-    is_compared = any(comparison.equal_kl.values())
-    if is_compared and paths and not any(path.empty for path in paths):
-        charts.append(_path_chart(paths, labels))
+    if comparison.paths:
+        charts.append(_path_chart(comparison.paths, labels))
     return [chart for chart in charts if chart is not None]
 
 
