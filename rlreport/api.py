@@ -18,6 +18,7 @@ from rlreport.flows.build import Report, build_report, check_logs
 from rlreport.flows.compare import ComparisonReport, build_comparison
 from rlreport.flows.index import Index, build_index
 from rlreport.options import (
+    BUILDING,
     CHECKING,
     BuildOptions,
     CompareOptions,
@@ -27,7 +28,6 @@ from rlreport.options import (
 from rlreport.system.in_memory import Given, InMemory, as_files, paths_or_data
 from rlreport.system.wandb_runs import DEFAULT_LIMIT, local_copies
 from rlreport.system.workers import Progress, Workers
-from rlreport.text.language import language
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -199,34 +199,45 @@ def compare(
         )
 
 
+@_add_options(BuildOptions, BUILDING)
 def index(
     reports: Logs,
     out: str | Path = "index.html",
     *,
     title: str = "",
-    lang: str = "en",
     limit: int = DEFAULT_LIMIT,
+    rebuild: bool = False,
+    **options: Any,
 ) -> Index:
-    """Write a page that lists reports, one row each; call again after adding a report.
+    """Write a page that lists reports and runs, one row each; call again after adding one.
 
     Args:
-        reports: reports (folder, zip or one file), folders that contain some, or trainer metrics
-            of several runs, or a project of W&B as ``wandb://ENTITY/PROJECT`` (a report of each run
-            is built next to ``out``).
+        reports: reports (folder, zip or one file), runs without a report, folders that contain
+            some, or a project of W&B as ``wandb://ENTITY/PROJECT``. A report of each run that has
+            none is built in the folder ``<stem of out>-reports`` beside ``out``; one that is there
+            is built again only if the run, an option or rlreport has changed.
         out: path of the page; its links are relative to it.
         title: title of the page; "" for the default.
-        lang: language of the page, ``en`` or ``zh``.
         limit: maximum number of runs of a project of W&B, the newest first.
+        rebuild: build the reports of all runs again.
+        **options: as on the command line.
 
     Returns:
-        Path of the page, the number of listed reports, and those that could not be read.
+        Path of the page, the number of listed reports, those that could not be read, and how many
+        were built or kept.
 
     Raises:
-        RlreportError: a path does not exist, no path has a readable report, or an argument or
-            ``out`` cannot be used.
+        RlreportError: a path does not exist, no path has a readable report or run, or an argument
+            or ``out`` cannot be used.
     """
+    refuse_unknown("index", options, BuildOptions, (*BUILDING, "set_by"))
     return build_index(
-        _path_list(reports), out, title=title, language=language(lang), limit=limit
+        _path_list(reports),
+        out,
+        BuildOptions(**options),
+        title=title,
+        limit=limit,
+        rebuild=rebuild,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, NoReturn
 
 
@@ -14,6 +15,14 @@ class RlreportError(Exception):
 
 class UsageError(RlreportError):
     """An option or a path given by the user cannot be used."""
+
+
+class SeveralRunsError(UsageError):
+    """The logs that are to be read as one run are of several, whose names are ``runs``."""
+
+    def __init__(self, text: str, runs: Iterable[str] = ()) -> None:
+        super().__init__(text)
+        self.runs = tuple(runs)
 
 
 class UnusableInputError(RlreportError):

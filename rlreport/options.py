@@ -544,6 +544,10 @@ class ReportOptions(OutputOptions):
     )
     live: int = 0
     """Seconds between checks of a page open in a browser for a newer report; 0: no checks."""
+    one_run: bool = False
+    """Whether logs that look like several runs are refused, instead of noted."""
+    built_from: str = ""
+    """Text of the file BUILT_FROM in a folder, by which ``index`` knows what it was built from."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -601,3 +605,8 @@ class CompareOptions(ReadOptions, GaeOptions, OutputOptions):
 # Names of the options for reading logs and for GAE, and of all that ``rlreport check`` has
 READING = tuple(entry.name for entry in (*declared(ReadOptions), *declared(GaeOptions)))
 CHECKING = (*READING, "thresholds", "mute", "score", "score_timeout", "lang", "quiet")
+# Those of ``rlreport index``, for the reports that it builds
+BUILDING = (
+    *("log_format", "mapping", "split", "roles", "config", "workers", "cache"),
+    *("thresholds", "mute", "redact", "max_size", "lang", "quiet"),
+)

@@ -142,9 +142,9 @@ def test_watch_does_not_see_the_report_that_it_writes(
     name: str, tmp_path: Path
 ) -> None:
     logs = write_rollouts(tmp_path / "run")
-    before = watch._state((str(logs),))
+    before = state_of((str(logs),))
     rlreport.build(logs, logs / name, quiet=True)
-    assert watch._state((str(logs),)) == before
+    assert state_of((str(logs),)) == before
 
 
 def test_an_index_lists_a_report_once_and_none_of_its_folders(tmp_path: Path) -> None:

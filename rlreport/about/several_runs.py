@@ -28,7 +28,7 @@ RANK = (
 )
 
 # Matches names of files and folders that are parts of one run, such as ``rank_0``, ``val``
-_PART_NAME = re.compile(
+PART_NAME = re.compile(
     RANK.replace("{more}", "|rollout|step|iter(?:ation)?|epoch|global_step")
     + r"|\d+|train(?:ing)?|val(?:id(?:ation)?)?|test|eval(?:uation)?|dev",
     re.IGNORECASE,
@@ -90,7 +90,7 @@ def _contents_by_folder(tables: Tables) -> dict[str, _FolderContent] | None:
     contents: dict[str, _FolderContent] = {}
     for index, file in enumerate(tables.files):
         top, slash, inner_path = file.name.partition("/")
-        if not slash or _PART_NAME.fullmatch(top):
+        if not slash or PART_NAME.fullmatch(top):
             return None
         folder = contents.setdefault(top, _FolderContent())
         folder.files.add(_COMPRESSION_SUFFIX.sub("", inner_path))
@@ -106,7 +106,7 @@ def _several_files(tables: Tables, *, named: bool) -> Note | None:
     names = [file.name.partition(".")[0] for file in tables.files]
     other_names = [name for name in names if not _RUN_NAME.search(name)]
     # A name such as ``rank_0`` or ``val`` is that of a part of one run.
-    if len(names) < 2 or any(map(_PART_NAME.search, other_names)):
+    if len(names) < 2 or any(map(PART_NAME.search, other_names)):
         return None
     # Names of runs and common steps suffice; with other names, prompts must be the same, too.
     columns = ["step", "prompt_id"] if other_names else ["step"]

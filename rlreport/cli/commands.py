@@ -33,7 +33,7 @@ from rlreport.cli.terminal import (
 )
 from rlreport.deliver.forms import FORMS
 from rlreport.errors import UnusableInputError, UsageError
-from rlreport.options import CHECKING, READING, BuildOptions, CompareOptions
+from rlreport.options import BUILDING, CHECKING, READING, BuildOptions, CompareOptions
 from rlreport.system.wandb_runs import DEFAULT_LIMIT, local_copies
 from rlreport.text.language import Language
 from rlreport.text.numbers import byte_size, counted
@@ -70,6 +70,11 @@ _LISTED_IN_COMPARE = (
     "fail_on",
     "margin",
     "cache",
+)
+
+_LISTED_IN_INDEX = (
+    *("out", "open_page", "rebuild", "title", "redact", "config", "lang"),
+    *("limit", "mapping", "thresholds", "mute", "quiet"),
 )
 
 # Eager: files of settings are looked for beside the logs, before options are read.
@@ -154,62 +159,6 @@ def formats() -> None:
     for log_format in known_formats().values():
         say(f"{log_format.id:16} {log_format.description}")
         say(f"{'':16} {', '.join(log_format.files)}")
-
-
-@click.command(cls=Command, short_help="List many reports on one page.")
-@click.argument("reports", nargs=-1, required=True, is_eager=True)
-@out_option("index.html", "Path of the page; its links are relative to it.")
-@open_option
-@option(
-    "--title",
-    metavar="TEXT",
-    default="",
-    show_default="Runs",
-    help="Title of the page.",
-    group="Content",
-    from_file="value",
-)
-@option(
-    "--limit",
-    metavar="N",
-    type=click.IntRange(min=1),
-    default=DEFAULT_LIMIT,
-    show_default=True,
-    help="Maximum number of runs of a project of W&B, the newest first.",
-    group="Input",
-    from_file="value",
-)
-@options(BuildOptions, "lang", "quiet")
-def index(
-    reports: tuple[str, ...],
-    out: str,
-    *,
-    open_page: bool,
-    title: str,
-    limit: int,
-    lang: str,
-    quiet: bool,
-) -> None:
-    """List many REPORTS on one page: folders, .zip or .html files, or folders of these.
-
-    Reports that are broken, or have another schema version, are listed as such.
-
-    \b
-    Examples:
-      rlreport index runs/ -o runs/index.html
-      rlreport index main/ seed1.zip seed2.html -o index.html --title "KL sweep"
-      rlreport index wandb://TEAM/PROJECT --limit 20
-    """
-    from rlreport.api import index as build_index
-
-    page = build_index(reports, out, title=title, lang=lang, limit=limit)
-    if open_page:
-        show_page(page.out)
-    if not quiet:
-        for path, reason in page.unread:
-            say(f"not read: {path}: {reason}", err=True)
-        say(counted(page.reports, "report"))
-        say_path(page.out)
 
 
 @click.command(
@@ -419,6 +368,87 @@ def build(
         print_report(report, verbose=verbose)
     if fail_on and report.verdict.reaches(fail_on):
         sys.exit(FAILED)
+
+
+@click.command(
+    cls=BuildCommand,
+    short_help="List many reports and runs on one page.",
+    listed=_LISTED_IN_INDEX,
+)
+@click.argument("reports", nargs=-1, required=True, is_eager=True)
+@out_option("index.html", "Path of the page; its links are relative to it.")
+@open_option
+@option(
+    "--title",
+    metavar="TEXT",
+    default="",
+    show_default="Runs",
+    help="Title of the page.",
+    group="Content",
+    from_file="value",
+)
+@option(
+    "--limit",
+    metavar="N",
+    type=click.IntRange(min=1),
+    default=DEFAULT_LIMIT,
+    show_default=True,
+    help="Maximum number of runs of a project of W&B, the newest first.",
+    group="Input",
+    from_file="value",
+)
+@option(
+    "--rebuild",
+    is_flag=True,
+    help="Build the reports of all runs again, also those that are up to date.",
+    group="Output",
+    from_file="value",
+)
+@options(BuildOptions, *BUILDING)
+def index(
+    reports: tuple[str, ...],
+    out: str,
+    *,
+    open_page: bool,
+    title: str,
+    limit: int,
+    rebuild: bool,
+    **given: Any,
+) -> None:
+    """List many REPORTS and runs on one page: reports, logs of runs, or folders of both.
+
+    A report of each run that has none is built in a folder beside the page: OUT-reports/RUN/ for
+    OUT.html. The next call builds only what has changed; after Ctrl-C it goes on. Reports and runs
+    that cannot be read are listed with the reason. Exit status: 0 if at least one can be read.
+
+    \b
+    Examples:
+      rlreport index runs/ -o runs.html
+      rlreport index main/ seed1.zip seed2.html -o index.html --title "KL sweep"
+      rlreport index wandb://TEAM/PROJECT --limit 20
+    """
+    from rlreport.api import index as build_index
+
+    page = build_index(
+        reports,
+        out,
+        title=title,
+        limit=limit,
+        rebuild=rebuild,
+        **given,
+        set_by=set_by(click.get_current_context()),
+    )
+    if open_page:
+        show_page(page.out)
+    if not given["quiet"]:
+        for path, reason in page.unread:
+            say(f"not read: {path}: {reason}", err=True)
+        counts = {"built": page.built, "up to date": page.kept}
+        counts["not read"] = len(page.unread)
+        parts = [f"{count:,} {what}" for what, count in counts.items() if count]
+        said = f": {', '.join(parts)}" if parts else ""
+        say(f"{counted(page.reports, 'report')}{said}")
+        say_path(page.out)
 
 
 @click.command(

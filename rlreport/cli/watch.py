@@ -88,7 +88,7 @@ def watch(
       rlreport watch logs/ -o report --every 1m --until-idle 2h --fail-on critical
     """
     from rlreport.check.registry import load_thresholds, refuse_unknown
-    from rlreport.read.listing import is_url
+    from rlreport.read.listing import is_url, state_of
     from rlreport.system.own_output import refuse_own_output
 
     # What would fail every build ends the command at once.
@@ -108,7 +108,7 @@ def watch(
     change_time = time.monotonic()
     try:
         while True:
-            state = _state(logs)
+            state = state_of(logs)
             changed = state != last_state
             if changed:
                 grew = last_state is not None
@@ -149,29 +149,6 @@ def _say_page(report: Report | None, *, quiet: bool) -> None:
     """Print the path of the page to open, if there is a report."""
     if report is not None and not quiet:
         say_path(page_to_open(report))
-
-
-def _state(logs: tuple[str, ...]) -> object:
-    """Return a value that differs if the logs changed meanwhile; None if they cannot be listed."""
-    from rlreport.read.listing import find_sources
-
-    try:
-        listing = find_sources(logs)
-    except (RlreportError, OSError):  # files may be unreadable for a moment
-        return None
-    sources = (*listing.sources, *listing.other)  # ``other`` includes trainer metrics
-    return [
-        (source.path, source.size, source.version, _time(source.path))
-        for source in sources
-    ]
-
-
-def _time(path: str) -> int:
-    """Return when a local file was changed, 0 if that is not known, as of a URL."""
-    try:
-        return Path(path).stat().st_mtime_ns
-    except (OSError, ValueError):
-        return 0
 
 
 def _build(logs: tuple[str, ...], out: str, given: dict[str, Any]) -> Report | None:

@@ -33,7 +33,7 @@ from rlreport.deliver.markdown import append_summary, summary_file
 from rlreport.deliver.publish import Destination, check_destination, publishing
 from rlreport.draw.custom import ChartFunction, chart_functions, custom_charts
 from rlreport.draw.svg import check_address_space
-from rlreport.errors import UsageError
+from rlreport.errors import SeveralRunsError, UsageError
 from rlreport.figures.ragged import Ints
 from rlreport.flows.load import LoadedRun, load_run
 from rlreport.formats.base import Row
@@ -55,6 +55,7 @@ from rlreport.pages.redact import (
 from rlreport.pages.report import RunPages
 from rlreport.pages.step_jobs import Renderer
 from rlreport.pages.table import KeyFigure
+from rlreport.read.listing import run_in
 from rlreport.read.rollouts import Rollouts
 from rlreport.read.scoring import ScoreFunction
 from rlreport.system.function_process import FunctionName, function_process
@@ -310,14 +311,28 @@ def _with_several_runs(
 ) -> Tables:
     """Return the tables with a note first if the logs look like several runs.
 
-    With ``--merge``, the user says that they are one run; no note says otherwise.
+    With ``--merge``, the user says that they are one run; no note says otherwise. With
+    ``one_run``, logs of several are an error.
     """
     if options.merge:
         return tables
     note = several_runs(logs, tables, named=not options.redact_names)
-    if note is None:
-        return tables
-    return replace(tables, notes=[note, *tables.notes])
+    if note is not None:
+        tables = replace(tables, notes=[note, *tables.notes])
+    if options.one_run:
+        _refuse_several(tables)
+    return tables
+
+
+def _refuse_several(tables: Tables) -> None:
+    """Raise an error if a note says that the logs, or the metrics, look like several runs.
+
+    It has the names of those whose rollouts were read.
+    """
+    for note in tables.notes:
+        if note.kind == NoteKind.SEVERAL_RUNS:
+            runs = {run_in(file.name) for file in tables.files}
+            raise SeveralRunsError(str(note.text), sorted(runs))
 
 
 def _thresholds(options: ReportOptions) -> Thresholds:

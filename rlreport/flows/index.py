@@ -1,16 +1,12 @@
-"""Build the index of many reports."""
+"""Build the index of many reports, and reports of runs that have none."""
 
 from __future__ import annotations
 
-import csv
 import os
-import re
-import sqlite3
-import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 from urllib.parse import quote
 
 from rlreport.comparison.saved import REPORT, report_about
@@ -18,43 +14,45 @@ from rlreport.deliver.forms import FORMS
 from rlreport.deliver.one_file import assemble, encode_view
 from rlreport.deliver.publish import checked_path, publishing
 from rlreport.draw.svg import drawn
-from rlreport.errors import (
-    OutputError,
-    RlreportError,
-    UnreadableReportError,
-    UnusableInputError,
-    UsageError,
+from rlreport.errors import OutputError, RlreportError, UnusableInputError, UsageError
+from rlreport.flows.find_runs import Found, FoundRun, find_runs, is_report
+from rlreport.flows.run_reports import (
+    ReportsFolder,
+    RunReport,
+    Wanted,
+    build_missing,
+    wanted_run,
 )
-from rlreport.flows.build import build_report
-from rlreport.metrics.find import find_and_read
+from rlreport.formats.logged import dicts
 from rlreport.options import BuildOptions
 from rlreport.pages.html import environment
 from rlreport.pages.index import runs_view
 from rlreport.pages.index_rows import IndexRun, Listed, index_run
 from rlreport.pages.page import RenderedPage
 from rlreport.pages.table import Shell
-from rlreport.read.listing import is_url
+from rlreport.read.listing import find_sources, is_url
 from rlreport.system.stores import shown
 from rlreport.system.wandb_runs import (
     DEFAULT_LIMIT,
     WandbPath,
-    copy_run,
+    WandbRun,
     is_wandb,
-    runs_of_project,
+    runs_at,
 )
-from rlreport.system.workers import Progress, Workers
+from rlreport.system.workers import Progress
 from rlreport.text.clean import safe_text
-from rlreport.text.language import ENGLISH, Language
+from rlreport.text.language import Language
 from rlreport.text.messages import message
 
-_UNREADABLE = (RlreportError, OSError, ValueError, csv.Error, sqlite3.Error)
+_ReadFiles: TypeAlias = frozenset[tuple[str, Any]]  # (name, bytes) of each file
 
 
 class Source(NamedTuple):
-    """A report to list, or a path in whose place none could be made."""
+    """A report to list, or what is listed although it has none."""
 
     path: Path
     problem: str = ""  # why there is no report
+    name: str = ""  # of the run that has none
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,46 +60,73 @@ class Index:
     """The result of ``build_index``."""
 
     out: Path  # path of the index, the page that lists the reports
-    reports: int  # number of listed reports, including unreadable ones
-    # (path, reason) of each report that could not be read
+    reports: int  # number of rows, including those of what cannot be read
+    # (path, reason) of each report and run that could not be read
     unread: list[tuple[str, str]]
+    built: int = 0  # number of reports of runs that were built
+    kept: int = 0  # number of those of an earlier call that are up to date
 
 
 def build_index(
-    reports: Sequence[str | Path],
-    out: str | Path = "index.html",
+    places: Sequence[str | Path],
+    out: str | Path,
+    options: BuildOptions,
     *,
     title: str = "",
-    language: Language = ENGLISH,
     limit: int = DEFAULT_LIMIT,
+    rebuild: bool = False,
 ) -> Index:
-    """Write a page that lists reports, one row each; an error leaves ``out`` unchanged.
+    """Write a page that lists reports and runs, one row each; an error leaves ``out`` unchanged.
 
-    Of a project of W&B, at most ``limit`` runs are listed, the newest.
+    Of runs without a report, one is built with ``options`` in a folder beside ``out``; one of an
+    earlier call is kept if it is up to date, unless ``rebuild``. Of a project of W&B, at most
+    ``limit`` runs are listed, the newest.
     """
     out = _index_path(out)
     target = out.resolve()
-    found: list[Source] = []
-    for path in reports:
-        if is_wandb(path):
-            found += _reports_of_wandb(str(path), target.parent, language, limit)
-        else:
-            found += _reports_at(path, target.parent, language)
-    # A report that several paths lead to is listed once, and an index must not list itself.
-    sources = [
-        source for source in dict.fromkeys(found) if source.path.resolve() != target
-    ]
-    # One at a time, as the data of a report may be large.
-    listed = [index_run(_entry(source, target.parent), language) for source in sources]
+    folder = ReportsFolder.of(target)
+    sources, runs = _found_at(places, limit)
+    # The folder of reports may lie in one of the places.
+    of_runs = [one for one in sources if one.path.parent.resolve() == folder.path]
+    rows: list[IndexRun] = []
+    read: dict[Path, _ReadFiles] = {}
+
+    def add_row(source: Source) -> None:
+        # One at a time, as the data of a report may be large.
+        listed = _entry(source, target.parent)
+        rows.append(index_run(listed, options.language))
+        read[source.path.resolve()] = _files_read(listed)
+
+    for source in sources:
+        # An index must not list itself.
+        if source not in of_runs and source.path.resolve() != target:
+            add_row(source)
+    results = build_missing(
+        _without_report(runs, read),
+        folder,
+        options,
+        Progress(options.quiet, options.language),
+        rebuild=rebuild,
+    )
+    made = {result.path for result in results}
+    # The other ones are of runs whose logs are no more.
+    others = [one for one in of_runs if one.path.resolve() not in made]
+    for source in (*others, *map(_source_of, results)):
+        add_row(source)
     # Some broken reports are listed as such, but a page of nothing else would be of no use.
-    if listed and all(report.is_unread for report in listed):
-        raise UsageError(f"{sources[0].path}: {listed[0].sentence}")
-    title = title or language.of(message("Runs"))
-    content = _document(listed, title, language)
+    if rows and all(row.is_unread for row in rows):
+        raise UsageError(f"{rows[0].place}: {rows[0].sentence}")
+    title = title or options.language.of(message("Runs"))
+    content = _document(rows, title, options.language)
     with publishing(out, FORMS["html"]) as path, path.open("wb") as file:
         file.writelines(content)
-    unread = [(report.place, report.sentence) for report in listed if report.is_unread]
-    return Index(out, len(listed), unread)
+    return Index(
+        out,
+        len(rows),
+        unread=[(row.place, row.sentence) for row in rows if row.is_unread],
+        built=sum(one.state == "built" for one in results),
+        kept=sum(one.state == "kept" for one in results),
+    )
 
 
 def _index_path(given: str | Path) -> Path:
@@ -147,98 +172,112 @@ def _about(path: Path) -> dict[str, Any] | RlreportError | None:
         return error
 
 
-def _reports_at(location: str | Path, folder: Path, language: Language) -> list[Source]:
-    """Return the report at a path, those in it, or those built from its trainer metrics.
+def _found_at(
+    places: Sequence[str | Path], limit: int
+) -> tuple[list[Source], list[Wanted]]:
+    """Return the reports and the runs at the places, each once."""
+    sources: dict[Path, Source] = {}  # by the path without links
+    runs: dict[Path | WandbRun, Wanted] = {}
+    for place in places:
+        if is_wandb(place):
+            for one in _runs_of_wandb(str(place), limit):
+                runs.setdefault(one.place, one)
+            continue
+        path = _local(place)
+        found = Found([path]) if is_report(path) else _found_in(path)
+        unreadable = [Source(folder, why) for folder, why in found.unreadable]
+        for source in (*map(Source, found.reports), *unreadable):
+            sources.setdefault(source.path.resolve(), source)
+        for run in found.runs:
+            runs.setdefault(run.path.resolve(), wanted_run(run, path))
+    return list(sources.values()), list(runs.values())
 
-    Without any, the path itself is returned, and listed as no report. New reports are written to
-    ``folder``.
-    """
-    if is_url(str(location)):
+
+def _local(place: str | Path) -> Path:
+    """Return a path that was given, or raise UsageError if it is a URL or missing."""
+    if is_url(str(place)):
         raise UsageError(
-            f"{shown(str(location))}: an index lists only local reports; download it"
+            f"{shown(str(place))}: an index lists only local reports and runs; download it"
         )
-    path = Path(location)
+    path = Path(place)
     if not path.exists():
         raise UsageError(f"No such file or folder: {path}")
-    if _is_report(path):
-        return [Source(path)]
-    try:
-        children = sorted(path.iterdir()) if path.is_dir() else []
-        if not any(map(_is_report, children)):
-            return _build_reports(path, folder, language) or [Source(path)]
-    except _UNREADABLE as error:
-        # The error of the system without its number and the path
-        problem = getattr(error, "strerror", "") or error
-        return [Source(path, str(problem))]
-    return [Source(child) for child in children if _is_report(child)]
+    return path
 
 
-def _build_reports(path: Path, folder: Path, language: Language) -> list[Source]:
-    """Build a report in ``folder`` of each run of the trainer metrics at ``path``.
+def _found_in(path: Path) -> Found:
+    """Return the reports and the runs in a folder, or the run that a file is.
 
-    Returns [] if these are not metrics of several runs.
+    What has neither is taken for a run: why it cannot be built tells what is missing.
     """
-    reports: list[Source] = []
-    metrics = find_and_read([path])
-    if not metrics.paths:
-        metrics = find_and_read([path], wide=True)
-    for run in metrics.runs:
-        name = re.sub(r"[^\w.-]+", "-", safe_text(run)).strip("-.")
-        name = name[:100] or "run"  # file systems have limits on names
-        out = folder / f"{name}.html"
-        # Another run may have a name that differs only in characters left out.
-        if Source(out) in reports:
-            out = folder / f"{name}-{len(reports)}.html"
-        title = "" if run == "." else safe_text(run)  # ".": the folder itself
-        options = BuildOptions(run=run, title=title, lang=language.code)
-        reports.append(_built(path, out, options, called=f"run {run}"))
-    return reports
+    found = find_runs(path) if path.is_dir() else Found()
+    if not (found.reports or found.runs or found.unreadable):
+        found.runs.append(FoundRun(path, (path,)))
+    return found
 
 
-def _built(path: Path, out: Path, options: BuildOptions, called: str) -> Source:
-    """Build a report at ``out``; if that fails, return why, with the name of the run."""
-    try:
-        with Workers(1) as workers:
-            build_report([path], out, options, Progress(), workers)
-    except RlreportError as error:
-        return Source(path, f"{called}: {error}")
-    return Source(out)
-
-
-def _reports_of_wandb(
-    url: str, folder: Path, language: Language, limit: int
-) -> list[Source]:
-    """Build a report in ``folder`` of each run of a project of W&B, or of the run that is named."""
+def _runs_of_wandb(url: str, limit: int) -> list[Wanted]:
+    """Return the runs of a project of W&B, or the run that is named."""
     named = WandbPath.of(url)
-    runs = [named] if named.run else runs_of_project(named, limit)
+    runs = runs_at(named, limit)
     if not runs:
         raise UnusableInputError(f"{named}: has no runs")
-    reports: list[Source] = []
-    for run in runs:
-        with tempfile.TemporaryDirectory(prefix="rlreport-wandb-") as temporary:
-            try:
-                copy = copy_run(run, Path(temporary))
-            except UnusableInputError as error:
-                reports.append(Source(Path(run.run), str(error)))
-                continue
-            # Names of runs are not unique; the id at the end of the copy's is.
-            out = folder / f"{copy.name}.html"
-            options = BuildOptions(title=copy.name, lang=language.code)
-            reports.append(_built(copy, out, options, called=f"run {copy.name}"))
-    return reports
+    return [Wanted(run, (), run.name) for run in runs]
 
 
-def _is_report(path: Path) -> bool:
-    """Return whether a path is a report or may be one that cannot be read."""
+def _without_report(
+    runs: Sequence[Wanted], reports: Mapping[Path, _ReadFiles]
+) -> list[Wanted]:
+    """Return the runs that have none of the ``reports``, given the files that these have read.
+
+    A report is that of a run if it lies in its folder, or has read its files and those of no other.
+    """
+    folders = {
+        run.place.resolve(): run.place
+        for run in runs
+        if isinstance(run.place, Path) and run.logs == (run.place,)
+    }
+    reported: set[Path | WandbRun] = set()
+    elsewhere: list[_ReadFiles] = []
+    for path, read in reports.items():
+        around = [one for one in path.parents if one in folders]
+        reported.update(folders[one] for one in around[:1])
+        if read and not around:
+            elsewhere.append(read)
+    if elsewhere:
+        files_of = {run.place: _files_of(run) for run in runs if run.logs}
+        for read in elsewhere:
+            places = [place for place, files in files_of.items() if read <= files]
+            reported.update(places if len(places) == 1 else ())
+    return [run for run in runs if run.place not in reported]
+
+
+def _files_of(run: Wanted) -> _ReadFiles:
+    """Return the files of a run, named as in a report of it."""
     try:
-        if (path / REPORT).is_file():
-            return True
-        # Other files are not opened.
-        if path.is_file() and path.suffix.lower() not in (".html", ".htm", ".zip"):
-            return False
-    except OSError:  # such as a folder without permission: listed with the reason
-        return True
-    return isinstance(_about(path), dict | UnreadableReportError)
+        sources = find_sources(run.logs).sources
+    except RlreportError:  # building its report tells why
+        return frozenset()
+    return frozenset((source.name, source.size) for source in sources)
+
+
+def _files_read(listed: Listed) -> _ReadFiles:
+    """Return the files with rollouts that a report has read."""
+    return frozenset(
+        (str(file.get("name")), file.get("bytes"))
+        for file in dicts((listed.about or {}).get("files"))
+        if isinstance(file.get("bytes"), int)
+    )
+
+
+def _source_of(result: RunReport) -> Source:
+    """Return what is listed of a run: its report, or why there is none."""
+    if not result.problem:
+        return Source(result.path)
+    run = result.run
+    called = f"run {safe_text(run.part)}: " if run.part else ""
+    place = result.path if isinstance(run.place, WandbRun) else run.place
+    return Source(place, called + result.problem, run.name)
 
 
 def _entry(source: Source, root: Path) -> Listed:
@@ -246,13 +285,15 @@ def _entry(source: Source, root: Path) -> Listed:
     path = source.path
     relative = Path(os.path.relpath(path.resolve(), root)).as_posix()
     page = f"{relative}/index.html" if path.is_dir() else relative
+    # What is no report has no page, unless it is a broken one.
+    has_page = not source.problem or (root / page).is_file()
     # Without "./" a browser would read the part before a colon as a URL scheme.
-    href = f"./{quote(os.fsencode(page))}"
+    href = f"./{quote(os.fsencode(page))}" if has_page else ""
     name = safe_text(relative)
     about = UnusableInputError(source.problem) if source.problem else _about(path)
     if isinstance(about, RlreportError):
         why = str(about).removeprefix(f"{path}: ")  # its row has the path already
-        return Listed(name, href, about=None, why=safe_text(why))
+        return Listed(name, href, None, safe_text(why), name=source.name)
     if about is None:
         return Listed(name, href, about=None, why="not a report of rlreport")
     form: Literal["folder", "html", "zip"] = "folder"

@@ -114,15 +114,15 @@ def find_metrics(path: Path, *, wide: bool = False) -> list[MetricsSource]:
     if not path.is_dir():
         # Such a file can only be one of metrics, even if it is broken: reading it tells why.
         only_metrics = path.is_file() and _kind(path) in ONLY_METRICS
-        is_metrics = only_metrics or _is_metrics(path, wide=wide)
-        return _files_of(path, path.parent) if is_metrics else []
-    if _is_mlflow(path):
+        may_be_read = only_metrics or is_metrics(path, wide=wide)
+        return _files_of(path, path.parent) if may_be_read else []
+    if is_mlflow(path):
         return [_mlflow_source(path)]
     sources: list[MetricsSource] = []
     # Run -> the ``trainer_state.json`` of its checkpoints
     states: dict[str, list[Path]] = {}
     for here, folders, names in walk_without_reports(path, SEARCHED_LEVELS):
-        for folder in [name for name in folders if _is_mlflow(here / name)]:
+        for folder in [name for name in folders if is_mlflow(here / name)]:
             folders.remove(folder)
             sources.append(_mlflow_source(here / folder))
         for name in names:
@@ -131,7 +131,7 @@ def find_metrics(path: Path, *, wide: bool = False) -> list[MetricsSource]:
                 continue  # opening a pipe would block
             if file.name.endswith("trainer_state.json"):
                 states.setdefault(_run_of(file, path), []).append(file)
-            elif _is_metrics(file, in_folder=True, wide=wide):
+            elif is_metrics(file, in_folder=True, wide=wide):
                 sources += _files_of(file, path)
     # The state of a later checkpoint has the history of those before it: the largest has all.
     for files in states.values():
@@ -166,7 +166,7 @@ def _run_of(path: Path, root: Path) -> str:
     return "/".join(part for part in parts if not _CHECKPOINT.fullmatch(part)) or "."
 
 
-def _is_mlflow(folder: Path) -> bool:
+def is_mlflow(folder: Path) -> bool:
     return folder.name == "metrics" and (folder.parent / "meta.yaml").is_file()
 
 
@@ -236,7 +236,7 @@ def _kind(path: Path) -> str:
     return "console"
 
 
-def _is_metrics(path: Path, *, in_folder: bool = False, wide: bool = False) -> bool:
+def is_metrics(path: Path, *, in_folder: bool = False, wide: bool = False) -> bool:
     """Return whether a file has metrics; ``in_folder`` if the user did not name the file.
 
     Unless the search is ``wide``, files in a folder that only might be metrics are not opened.

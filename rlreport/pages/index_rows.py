@@ -33,11 +33,13 @@ class Listed:
     """A report in the index, also if it cannot be read."""
 
     place: str  # path relative to the index, as shown to readers
-    href: str  # address of its first page, relative to the index
+    # address of its first page, relative to the index; "" if it has none
+    href: str
     # content of its ``report.json``, None if it cannot be read
     about: Mapping[str, Any] | None
     why: str = ""  # the reason why it cannot be read
     form: Literal["folder", "html", "zip"] = "folder"
+    name: str = ""  # of a run that has no report, "" for its place
 
     @property
     def is_unread(self) -> bool:
@@ -90,7 +92,8 @@ def index_run(report: Listed, language: Language = ENGLISH) -> IndexRun:
     about = report.about
     if about is None:
         why = shortened(report.why, _LONGEST)
-        return IndexRun(report.place, report.href, report.place, sentence=why)
+        name = shortened(report.name, _LONGEST_NAME) or report.place
+        return IndexRun(report.place, report.href, name, sentence=why)
     verdict = section(about, "verdict")
     level, lead = verdict_of(about)
     level = known_level(level)

@@ -52,6 +52,7 @@ from rlreport.pages.table import ColumnView, Shell
 from rlreport.pages.terms import PAGE as TERMS
 from rlreport.pages.terms import TERMS_SCRIPT, terms_view
 from rlreport.summarise.environments import environments_of
+from rlreport.system.own_output import BUILT_FROM
 from rlreport.tables import Tables
 from rlreport.text.chat import turns, turns_as_text
 
@@ -168,6 +169,8 @@ class RunPages:
         texts = script_json(self._texts)
         yield TEXTS_SCRIPT, f"globalThis.rlreportTexts = {texts};\n".encode()
         yield REPORT, data
+        if self.options.built_from:
+            yield BUILT_FROM, self.options.built_from.encode()
         yield RESPONSES, report.data.responses
         if report.data.metrics:
             yield METRICS_FILE, report.data.metrics

@@ -14,7 +14,7 @@ from itertools import takewhile
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-from rlreport.errors import UsageError
+from rlreport.errors import RlreportError, UsageError
 from rlreport.system.own_output import (
     is_own_file,
     is_own_folder,
@@ -95,9 +95,8 @@ def find_sources(paths: Sequence[str | Path]) -> Listing:
     for source, _, given in distinct.values():
         name = _relative(source.path, common)
         compression = COMPRESSIONS.get(PurePosixPath(name.lower()).suffix, "")
-        has_log_name = name.lower().endswith(_SUFFIXES) or _NUMBERED.fullmatch(name)
         named = replace(source, name=name, compression=compression)
-        if given or has_log_name:
+        if given or has_log_name(name):
             listing.sources.append(named)
         else:
             listing.other.append(named)
@@ -107,6 +106,36 @@ def find_sources(paths: Sequence[str | Path]) -> Listing:
     )
     listing.reports = sorted({_relative(path, common) for path in listing.reports})
     return listing
+
+
+def has_log_name(name: str) -> bool:
+    """Return whether a file in a folder is named like a log of rollouts."""
+    return name.lower().endswith(_SUFFIXES) or _NUMBERED.fullmatch(name) is not None
+
+
+def state_of(logs: Sequence[str | Path]) -> list[tuple[str, int, str, int]] | None:
+    """Return what differs when the files at paths have changed; None if they cannot be listed.
+
+    These are the path, size, version and time of change of each file, also of those that are no
+    logs of rollouts, such as metrics.
+    """
+    try:
+        listing = find_sources(logs)
+    except (RlreportError, OSError):  # files may be unreadable for a moment
+        return None
+    sources = (*listing.sources, *listing.other)
+    return [
+        (source.path, source.size, source.version, _time(source.path))
+        for source in sources
+    ]
+
+
+def _time(path: str) -> int:
+    """Return when a local file was changed, 0 if that is not known, as of a URL."""
+    try:
+        return Path(path).stat().st_mtime_ns
+    except (OSError, ValueError):
+        return 0
 
 
 def run_in(name: str) -> str:

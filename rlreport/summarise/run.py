@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from rlreport.columns import PROMPT_COLUMNS
-from rlreport.errors import UsageError
+from rlreport.errors import SeveralRunsError
 from rlreport.figures.grouped import Grouped
 from rlreport.figures.ragged import Floats
 from rlreport.figures.rounding import difference
@@ -283,14 +283,15 @@ def _agreement(of_rollouts: pd.Series, of_trainer: pd.Series, shift: int) -> flo
 
 
 def _refuse_several(runs: Sequence[str]) -> None:
-    """Raise UsageError if metrics belong to several ``runs``; empty if they belong to one."""
+    """Raise an error if metrics belong to several ``runs``; empty if they belong to one."""
     if not runs:
         return
     names = [safe_text(name) for name in runs]
     listed = ", ".join(names[:MAX_NAMED])
     if len(names) > MAX_NAMED:
         listed += f" and {len(names) - MAX_NAMED:,} more"
-    raise UsageError(
+    raise SeveralRunsError(
         f"the metrics belong to {len(names):,} runs: {listed}. Choose "
-        "one with --run NAME, or build a report of each with 'rlreport index'"
+        "one with --run NAME, or build a report of each with 'rlreport index'",
+        runs,
     )

@@ -15,6 +15,8 @@ from pathlib import Path
 from rlreport.errors import UnusableInputError
 
 MANIFEST = "data/manifest.json"  # in a report's folder
+# In the folder of a report that an index built: of which logs it is
+BUILT_FROM = "data/built_from.json"
 PICTURES_MANIFEST = (
     "manifest.json"  # in the folder of pictures next to a Markdown report
 )

@@ -15,10 +15,13 @@ import tempfile
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from inspect import signature
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
+
+import xxhash
 
 from rlreport.errors import MissingExtraError, RlreportError, UsageError
 from rlreport.errors import UnusableInputError as Unusable
@@ -31,6 +34,7 @@ _PAGE = 1_000  # rows of the history per request
 _TIMEOUT = 60  # seconds per request
 _MAX_ROWS = 2_000_000  # rows of a history
 _MAX_TABLES = 2_000  # of a run
+_ENDED = ("finished", "crashed", "failed", "killed")  # states of a run
 _TABLE = "table-file"  # type of a table among the values of a row
 
 
@@ -55,6 +59,15 @@ class WandbPath(NamedTuple):
 
     def __str__(self) -> str:
         return SCHEME + "/".join(part for part in self if part)
+
+
+class WandbRun(NamedTuple):
+    """A run on the server; equal ones have the same data."""
+
+    path: WandbPath
+    name: str  # with its id, as names are not unique; fit for files
+    # what changes with its data, "" while it goes on
+    version: str
 
 
 def is_wandb(path: str | Path) -> bool:
@@ -98,24 +111,47 @@ def _run_named(url: str) -> WandbPath:
     return named
 
 
-def runs_of_project(path: WandbPath, limit: int) -> list[WandbPath]:
-    """Return the newest runs of a project, at most ``limit``, newest first."""
+def runs_at(path: WandbPath, limit: int) -> list[WandbRun]:
+    """Return the run that a path names, or the newest of a project, at most ``limit``."""
+    place = f"{path.entity}/{path.project}"
     with _answered(path):
-        found = _client().runs(
-            f"{path.entity}/{path.project}",
-            order="-created_at",
-            per_page=min(limit, 100),
-        )
+        if path.run:
+            found: Any = [_client().run(f"{place}/{path.run}")]
+        else:
+            list_runs = _client().runs
+            # Not lazy: configurations and summaries come with the list, not one by one. Older
+            # clients know no other way.
+            has_lazy = "lazy" in signature(list_runs).parameters
+            not_lazy = {"lazy": False} if has_lazy else {}
+            found = list_runs(
+                place, order="-created_at", per_page=min(limit, 100), **not_lazy
+            )
         return [
-            WandbPath(path.entity, path.project, run.id) for run in islice(found, limit)
+            WandbRun(path._replace(run=run.id), _name_of(run), _version_of(run))
+            for run in islice(found, limit)
         ]
+
+
+def _name_of(run: Any) -> str:
+    return f"{_file_name(run.name)}-{_file_name(run.id)}"
+
+
+def _version_of(run: Any) -> str:
+    """Return what changes with the data of a run that has ended, "" of one that goes on."""
+    if run.state not in _ENDED:
+        return ""
+    # What a server of another version does not tell is the same at each call.
+    told = [getattr(run, name, None) for name in ("heartbeatAt", "historyLineCount")]
+    facts = [run.name, run.state, told, run.config, dict(run.summary)]
+    text = json.dumps(facts, default=str, sort_keys=True)
+    return xxhash.xxh3_128_hexdigest(text.encode("utf-8", "surrogatepass"))
 
 
 def copy_run(path: WandbPath, folder: Path) -> Path:
     """Copy a run to a new folder in ``folder``, named after the run; return that folder."""
     with _answered(path):
         run = _client().run(f"{path.entity}/{path.project}/{path.run}")
-        copy = folder / f"{_file_name(run.name)}-{_file_name(run.id)}"
+        copy = folder / _name_of(run)
         copy.mkdir(parents=True)
         tables = _write_history(run, copy / "history.jsonl")
         config = {key: value for key, value in run.config.items() if key != "_wandb"}

@@ -43,6 +43,7 @@ AHEAD = (
     4  # jobs per process that are started before the result of an earlier one is taken
 )
 _QUEUED = 2  # jobs sent to a forked process: the running one, and the next
+_GRACE_SECONDS = 10  # in which a process that is stopped may clean up
 _DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG of prctl(2)
 _KILLED = "a worker process was killed (out of memory?); try --workers 1"
 
@@ -237,7 +238,7 @@ def _processes(start: str, work: _Work, count: int) -> Iterator[list[Connection]
     """Start processes that do ``work``; yield a connection to each, by which jobs are sent.
 
     ``start`` is ``fork`` or ``spawn``. The processes end with the context; if it raises an error,
-    they are killed.
+    they are stopped.
     """
     # Each process has a pipe of its own, so that it can be killed at any moment: if processes
     # shared a pipe and its lock, the lock would stay locked, or half a result stay in the pipe.
@@ -267,8 +268,13 @@ def _processes(start: str, work: _Work, count: int) -> Iterator[list[Connection]
         for connection in connections:
             connection.send(None)  # no more jobs follow
     except BaseException:
+        # Those that write files remove what is incomplete, see ``signals``; others end at once.
         for process in processes:
-            process.kill()
+            process.terminate()
+        for process in processes:
+            process.join(_GRACE_SECONDS)
+            if process.is_alive():
+                process.kill()
         raise
     finally:
         for process in processes:
@@ -394,6 +400,21 @@ class Progress:
             line = self._language.of(message("warning: {note}", note=text))
             with suppress(OSError):
                 print(printable(line), file=sys.stderr, flush=True)
+
+    @contextmanager
+    def item(self, name: str) -> Iterator[None]:
+        """Show which one of several things is being done, on a terminal until it is done."""
+        if self._quiet:
+            yield
+            return
+        line = printable(self._language.of(name))
+        if sys.stderr.isatty():
+            with _bar(bar_format="{desc}", desc=line):
+                yield
+            return
+        with suppress(OSError):
+            print(line, file=sys.stderr, flush=True)
+        yield
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
