@@ -10,7 +10,6 @@ from typing import Any
 
 from rlreport.draw.chart import Chart
 from rlreport.pages.family import (
-    columns_note,
     differing_settings,
     family_table,
     is_relevant,
@@ -237,7 +236,6 @@ def _runs_table(
         message("Runs"),
         _without_equal(columns, len(runs)),
         hrefs=[run.href for run in runs],
-        note=columns_note(keys, len(runs)),
     )
 
 
