@@ -10,7 +10,6 @@ from typing import Any
 
 from rlreport.draw.chart import Chart
 from rlreport.pages.family import (
-    columns_note,
     differing_settings,
     family_table,
     is_relevant,
@@ -237,16 +236,14 @@ def _runs_table(
         message("Runs"),
         _without_equal(columns, len(runs)),
         hrefs=[run.href for run in runs],
-        note=columns_note(keys, len(runs)),
     )
 
 
 def _names(runs: Sequence[IndexRun]) -> list[Cell]:
     """Return the cells of names; below those that several runs have, there is the path."""
     counts = Counter(run.name for run in runs)
-    return [
-        Cell(run.name, note=run.place if counts[run.name] > 1 else "") for run in runs
-    ]
+    places = [run.place if counts[run.name] > 1 else "" for run in runs]
+    return [Cell(run.name, note=place) for run, place in zip(runs, places, strict=True)]
 
 
 def _group_names(runs: Sequence[IndexRun], groups: Sequence[Group]) -> list[str]:
