@@ -13,6 +13,7 @@ import multiprocessing
 import os
 import re
 import tempfile
+from collections import deque
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
@@ -341,25 +342,28 @@ class _Builds:
         If a process is killed, the others are built by new ones.
         """
         while builds:
-            jobs = [self._job(one) for one in builds]
-            done = 0
+            waiting = deque(builds)
             try:
-                with Workers(self._options.workers) as workers:
-                    results = workers.map(_in_process, jobs, None, ahead=_AHEAD)
-                    for build in builds:
-                        with self._item(build):
-                            result = next(results)
-                        self._take(build, result)
-                        done += 1
-                return
+                self._build_in_processes(waiting)
+                builds = []
             except WorkerKilledError as error:
                 killed = _Result(str(error))
-                cause = builds[done if error.job is None else error.job]
+                cause = waiting[0] if error.job is None else builds[error.job]
                 self._take(cause, killed)
-                builds = [one for one in builds[done:] if one is not cause]
+                builds = [one for one in waiting if one is not cause]
                 # A single job would have no process of its own.
                 if len(builds) == 1:
                     self._take(builds.pop(), killed)
+
+    def _build_in_processes(self, waiting: deque[_Build]) -> None:
+        """Build runs, and take them off the queue one by one."""
+        jobs = [self._job(one) for one in waiting]
+        with Workers(self._options.workers) as workers:
+            results = workers.map(_in_process, jobs, None, ahead=_AHEAD)
+            while waiting:
+                with self._item(waiting[0]):
+                    result = next(results)
+                self._take(waiting.popleft(), result)
 
     def _build_alone(self, build: _Build) -> _Result:
         job = self._job(build)
