@@ -7,13 +7,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from rlreport.comparison.compare import Side, compare_runs
+from rlreport.comparison.outcome import flips
 from rlreport.comparison.statistics import (
     Effect,
     at_equal_kl,
+    clearest_first,
     difference_band,
     paired_effect,
     relabel_p,
-    shrunk,
     unpaired_effect,
 )
 from rlreport.figures.significance import holm
@@ -62,15 +64,27 @@ def test_a_loss_on_some_prompts_is_found_as_often_as_a_paired_test_can(
 def test_the_prompts_that_lost_most_head_the_list():
     random = np.random.default_rng(3)
     hits = []
-    for _ in range(100):
-        base, new, lost = rewards(random, 128, 16, 0.25)
-        variance_base = base * (1 - base)
-        variance_new = new * (1 - new)
-        error = np.sqrt((variance_base + variance_new) / 16)
-        size = np.abs(shrunk(new - base, error))
-        largest = np.argsort(-size, kind="stable")[:10]
-        hits.append(lost[largest].sum())
+    for _ in range(60):
+        ability = random.beta(1.5, 1.5, 128)
+        lost = random.random(128) < 0.3
+        sides = []
+        for chance in (ability, np.where(lost, np.clip(ability - 0.25, 0, 1), ability)):
+            reward = (random.random((16, 128)) < chance).astype(float).ravel()
+            pair = np.tile(np.arange(128, dtype=np.uint64), 16)
+            table = {"step": 0, "n": np.arange(2048), "split": "train", "pair": pair}
+            sides.append(Side("run", pd.DataFrame({**table, "reward": reward})))
+        listed = flips(compare_runs(sides[:1], sides[1:]), most=10)
+        hits.append(lost[[flip.pair for flip in listed]].sum())
     assert np.mean(hits) >= 8
+
+
+def test_a_large_difference_of_few_responses_does_not_head_the_list():
+    differences = np.array([0.5, -1.0, 0.4, 0.0])
+    errors = np.array([0.1, 0.6, 0.1, 0.1])
+    assert clearest_first(differences, errors).tolist() == [0, 2, 1, 3]
+    # Where nothing varies, and of equally clear ones, size decides.
+    assert clearest_first(differences, np.zeros(4)).tolist() == [1, 0, 2, 3]
+    assert clearest_first(differences, np.abs(differences) + 1e-3)[-1] == 3
 
 
 @pytest.mark.parametrize(

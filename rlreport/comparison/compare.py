@@ -12,14 +12,21 @@ import pandas as pd
 import xxhash
 
 from rlreport.check.course import Course, course_of
+from rlreport.check.judges.length import NEARLY
 from rlreport.check.prepared import Kind
 from rlreport.check.run import has
 from rlreport.check.series import Series
 from rlreport.comparison.data_file import EXTRA, METRICS, PART, TRAINER, trainer_rows
-from rlreport.comparison.decomposition import Decomposition, decomposition_of
+from rlreport.comparison.decomposition import (
+    FORMATS,
+    Decomposition,
+    decomposition_of,
+    marks_of,
+)
 from rlreport.comparison.guardrails import (
     ALL_RIGHT,
     ALL_WRONG,
+    CHARACTERS,
     OF_WHOLE_TEXTS,
     Guardrail,
     guardrails_of,
@@ -35,9 +42,9 @@ from rlreport.comparison.statistics import (
 )
 from rlreport.comparison.tasks import (
     Tasks,
-    best_of_two,
     no_changes,
     prompt_changes_of,
+    solved_or_not,
     tasks_of,
 )
 from rlreport.errors import UsageError
@@ -45,6 +52,7 @@ from rlreport.figures.ragged import Floats, Ints
 from rlreport.figures.rounding import rounded
 from rlreport.summarise.steps import most_common, rounded_columns
 from rlreport.text.clean import number_as_text
+from rlreport.text.labels import ANSWER_MARKS, PHRASE
 
 # Prompts are paired if all runs share at least this fraction of the smallest run's prompts
 LEAST_SHARED = 0.3
@@ -53,6 +61,8 @@ LEAST_SHARED = 0.3
 LEAST_RUNS = 3
 # Fraction of the common steps, counted from the end, over which runs are compared
 WINDOW_SHARE = 0.2
+# Of texts that a logger cut elsewhere than at their ends, at least this part marks its answer
+MOST_MARKED = 0.5
 
 # Values of ``pair_by``: match prompts by text, or by group_id. Other values are field names
 PROMPT = "prompt"
@@ -76,6 +86,12 @@ class Side:
     unpaired: int = 0  # number of responses left out because they have no pairing key
     trainer: pd.DataFrame = field(default_factory=partial(trainer_rows, pd.DataFrame()))
     cut: bool = False  # whether the logger cuts texts
+
+    @property
+    def reward(self) -> Course | None:
+        """Course of the mean reward of what is not validation, None without any."""
+        trained = self.responses[~self.responses["split"].isin(_SPLITS["val"])]
+        return course_of(_series_of(_rewards_by_step(trained)), "reward")
 
     @property
     def evaluation(self) -> Course | None:
@@ -274,7 +290,7 @@ class Comparison:
     @cached_property
     def tasks(self) -> Tasks:
         """The reward's difference by environment and by difficulty of prompts."""
-        return tasks_of(self.inside, self.base_count, paired=self.effect.paired)
+        return tasks_of(self.inside, self.base_count, self.effect)
 
     @cached_property
     def prompt_changes(self) -> pd.DataFrame:
@@ -284,27 +300,29 @@ class Comparison:
         """
         if not self.effect.paired:
             return no_changes()
-        best = best_of_two([frame["reward"] for frame in self.responses])
-        return prompt_changes_of(self.inside, self.base_count, best)
+        responses = _inside(solved_or_not(self.responses), self.windows)
+        return prompt_changes_of(responses, self.base_count)
 
     @cached_property
-    def equal_kl(self) -> dict[str, EqualKL | None]:
-        """Reward column -> NEW - BASE at equal KL; None if not logged or KL ranges are disjoint."""
+    def equal_kl(self) -> dict[str, EqualKL]:
+        """Reward column -> NEW - BASE at equal KL, of those logged in overlapping ranges of KL."""
         base, new = self.first_runs
-        effects: dict[str, EqualKL | None] = {}
+        effects = {}
         for reward in ("reward", "valid_reward"):
-            if all(
-                has(side, "kl_k1") and has(side, reward) for side in self.first_runs
-            ):
-                effects[reward] = at_equal_kl(base, new, reward)
-            else:
-                effects[reward] = None
+            columns = ("kl_k1", reward)
+            if all(has(side, column) for side in (base, new) for column in columns):
+                effect = at_equal_kl(base, new, reward)
+                if effect is not None:
+                    effects[reward] = effect
         return effects
 
     @property
     def paths(self) -> list[pd.DataFrame]:
-        """BASE's and NEW's ``step``, ``distance`` (√KL in √nats) and ``reward``; [] without KL."""
-        if not all(has(frame, "kl_k1") for frame in self.first_runs):
+        """BASE's and NEW's ``step``, ``distance`` (√KL in √nats) and ``reward``.
+
+        [] unless rewards are compared at equal KL.
+        """
+        if "reward" not in self.equal_kl:
             return []
         return [_path(frame) for frame in self.first_runs]
 
@@ -408,16 +426,18 @@ def _comparable_responses(sides: Sequence[Side]) -> list[pd.DataFrame]:
     """Return the responses of each run, with columns that have the same meaning in all runs.
 
     The columns ALL_RIGHT and ALL_WRONG are added. Those in OF_WHOLE_TEXTS are dropped if the logger
-    of any run cuts texts. Prompts of redacted runs get keys that match those of no other run.
+    of any run cuts texts, and so is FORMATS unless it keeps their ends. Prompts of redacted runs
+    get keys that match those of no other run.
     """
-    is_cut = any(side.cut for side in sides)
+    cut = [side.responses for side in sides if side.cut]
+    left_out = list(OF_WHOLE_TEXTS) if cut else []
+    if not all(map(_keeps_ends, cut)):
+        left_out.append(FORMATS)
     best_rewards = [side.responses["reward"].max() for side in sides]
     best = float(np.fmax.reduce(best_rewards))  # ignores a run without rewards (NaN)
     frames = []
     for number, side in enumerate(sides, 1):
-        frame = side.responses
-        if is_cut:
-            frame = frame.drop(columns=list(OF_WHOLE_TEXTS), errors="ignore")
+        frame = side.responses.drop(columns=left_out, errors="ignore")
         if not side.named:
             # The keys of such a run are numbers from 0, far below 2**40: adding a multiple of it
             # gives each run a range of its own.
@@ -430,6 +450,20 @@ def _comparable_responses(sides: Sequence[Side]) -> list[pd.DataFrame]:
             frame = frame.assign(**kinds)
         frames.append(frame)
     return frames
+
+
+def _keeps_ends(responses: pd.DataFrame) -> bool:
+    """Return whether a logger that cuts texts keeps their ends: most of the longest have a mark.
+
+    A phrase such as "answer is" does not count, as it may stand anywhere.
+    """
+    if not {FORMATS, CHARACTERS} <= set(responses):
+        return False
+    lengths = responses[CHARACTERS]
+    longest = responses.loc[lengths >= NEARLY * lengths.max(), FORMATS]
+    marks = sum(1 << bit for bit, mark in enumerate(ANSWER_MARKS) if mark != PHRASE)
+    has_mark = marks_of(longest.to_numpy(np.float64)) & marks > 0
+    return bool(has_mark.mean() >= MOST_MARKED)
 
 
 def _common_split(frames: list[pd.DataFrame]) -> tuple[str, list[pd.DataFrame]]:

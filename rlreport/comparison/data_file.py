@@ -41,7 +41,10 @@ MAX_DATA = 500_000_000
 MAX_CELLS = 50_000_000  # Maximum number of cells of each of a report's tables
 _LISTED = [c.name for c in RESPONSE_COLUMNS if c.dtype == "float64" and c.listed]
 _FIGURES = dict.fromkeys(
-    [*_LISTED, "response_chars", "mismatch_k3", "answer_format", "other_script"]
+    [
+        *(*_LISTED, "response_chars", "mismatch_k3"),
+        *("answer_format", "other_script", "correct"),
+    ]
 )
 # Value of ``split`` in rows with the trainer's means of a step, not figures of one response
 METRICS = "metrics"

@@ -30,12 +30,12 @@ from rlreport.check.run import has
 from rlreport.check.series import Series
 from rlreport.comparison.data_file import PART
 from rlreport.comparison.means import effect_on, means_of
-from rlreport.comparison.statistics import LEVEL, Effect
-from rlreport.figures.ragged import Floats
+from rlreport.comparison.statistics import LEVEL, Effect, p_of_parts
+from rlreport.figures.ragged import Floats, Ints
 from rlreport.figures.rounding import change, rounded
-from rlreport.figures.significance import holm
 from rlreport.text.labels import ANSWER_MARKS
 
+FORMATS = "answer_format"  # Column with bits of ``labels.ANSWER_MARKS``
 # Id of the property that the answer is marked, in a way that ``Property.mark`` names
 FORMAT = "format"
 ANY_MARK = "any"  # ``Property.mark`` of an answer that is marked in any way
@@ -77,7 +77,7 @@ class Property(NamedTuple):
     share: Effect  # difference of the shares
     # difference of the rewards of responses that have it, of prompts with such ones on both sides
     within: Effect
-    p: float  # of the difference of shares, corrected for all properties
+    p: float  # of the difference of shares, see ``p_of_parts``
 
 
 class RewardPart(NamedTuple):
@@ -89,7 +89,7 @@ class RewardPart(NamedTuple):
     new: float
     part: float
     effect: Effect  # difference of weight times its means
-    p: float  # of this difference, corrected for all parts
+    p: float  # of this difference, see ``p_of_parts``
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,7 @@ class Compared(NamedTuple):
 
     frames: Sequence[pd.DataFrame]
     base_count: int
-    paired: bool
+    whole: Effect  # on their reward
 
     def effect_on(self, columns: Sequence[Floats]) -> Effect:
         """Return the difference NEW - BASE of a figure that each table's responses have."""
@@ -126,7 +126,7 @@ class Compared(NamedTuple):
         for frame, values in zip(self.frames, columns, strict=True):
             frames.append(pd.DataFrame({"pair": frame["pair"], "figure": values}))
         means = means_of(frames, self.base_count)
-        return effect_on(means, "figure", paired=self.paired)
+        return effect_on(means, "figure", paired=self.whole.paired)
 
 
 def decomposition_of(
@@ -145,9 +145,7 @@ def decomposition_of(
     """
     if not np.isfinite(effect.value):
         return NOTHING
-    compared = Compared(
-        _counted(frames, paired=effect.paired), base_count, effect.paired
-    )
+    compared = Compared(_counted(frames, paired=effect.paired), base_count, effect)
     weights = _weights(compared)
     properties = _properties(compared, weights)
     if len(trainer):
@@ -233,60 +231,73 @@ def _part_and_rest(categories: Sequence[_Category]) -> tuple[float, float]:
     return part, rest
 
 
+class _Members(NamedTuple):
+    """Which responses have a property, (responses,) for each run."""
+
+    id: str
+    mark: str
+    of_runs: list[NDArray[np.bool_]]
+
+
 def _properties(compared: Compared, weights: Sequence[Floats]) -> list[Property]:
-    found = [
-        _property(compared, weights, id, mark, members)
-        for id, mark, members in _members(compared.frames)
-    ]
-    # One that all responses have, or none, divides nothing.
-    found = [one for one in found if 0 < one.base_share + one.new_share < 2]
-    p_values = holm([one.share.p for one in found])
+    logged = {(one.id, one.mark): one for one in _members(compared.frames)}
+    found = [_property(compared, weights, one) for one in logged.values()]
+    p_values = p_of_parts([one.share for one in found], compared.whole)
     found = [one._replace(p=p) for one, p in zip(found, p_values, strict=True)]
     formats = [one for one in found if one.id == FORMAT]
-    others = [one for one in found if one.id != FORMAT]
+    shown = [one for one in found if one.id != FORMAT]
     if formats:
-        others.append(_most_changed(formats))
-    return sorted(others, key=lambda one: -abs(one.part))
+        shown.append(_most_changed(formats))
+    shown = [
+        one._replace(within=_within(compared, logged[one.id, one.mark]))
+        for one in shown
+    ]
+    return sorted(shown, key=lambda one: -abs(one.part))
 
 
-def _members(
-    frames: Sequence[pd.DataFrame],
-) -> list[tuple[str, str, list[NDArray[np.bool_]]]]:
-    """Return id, mark, and for each run which responses have it, of all properties logged."""
+def _members(frames: Sequence[pd.DataFrame]) -> list[_Members]:
+    """Return the properties that divide the responses; all runs have to log them."""
     found = []
     for id, column in _COLUMNS.items():
         if all(has(frame, column) for frame in frames):
-            members = [frame[column].to_numpy(np.float64) > 0 for frame in frames]
-            found.append((id, "", members))
-    if all(has(frame, "answer_format") for frame in frames):
-        marks = [
-            np.nan_to_num(frame["answer_format"].to_numpy(np.float64)).astype(np.int64)
-            for frame in frames
-        ]
+            of_runs = [frame[column].to_numpy(np.float64) > 0 for frame in frames]
+            found.append(_Members(id, "", of_runs))
+    if all(has(frame, FORMATS) for frame in frames):
+        marks = [marks_of(frame[FORMATS].to_numpy(np.float64)) for frame in frames]
         for bit, mark in enumerate(ANSWER_MARKS):
-            found.append((FORMAT, mark, [(one >> bit & 1) > 0 for one in marks]))
-        found.append((FORMAT, ANY_MARK, [one > 0 for one in marks]))
-    return found
+            of_runs = [(one >> bit & 1) > 0 for one in marks]
+            found.append(_Members(FORMAT, mark, of_runs))
+        found.append(_Members(FORMAT, ANY_MARK, [one > 0 for one in marks]))
+    return [one for one in found if 0 < np.concatenate(one.of_runs).mean() < 1]
+
+
+def marks_of(values: Floats) -> Ints:
+    """Return FORMATS as integers, 0 for what a report of another make may have instead."""
+    known = (values > 0) & (values < 2 ** len(ANSWER_MARKS))
+    return np.where(known, values, 0).astype(np.int64)
+
+
+def _within(compared: Compared, members: _Members) -> Effect:
+    """Return the difference of rewards of the responses that have a property."""
+    rewards = [
+        np.where(is_in, frame["reward"].to_numpy(np.float64), np.nan)
+        for frame, is_in in zip(compared.frames, members.of_runs, strict=True)
+    ]
+    return compared.effect_on(rewards)
 
 
 def _property(
-    compared: Compared,
-    weights: Sequence[Floats],
-    id: str,
-    mark: str,
-    members: Sequence[NDArray[np.bool_]],
+    compared: Compared, weights: Sequence[Floats], members: _Members
 ) -> Property:
-    having = _category(compared, weights, members)
-    lacking = _category(compared, weights, [~is_in for is_in in members])
+    """Return a property without ``within``, which takes long."""
+    of_runs = members.of_runs
+    having = _category(compared, weights, of_runs)
+    lacking = _category(compared, weights, [~is_in for is_in in of_runs])
     part, rest = _part_and_rest([having, lacking])
-    rewards = [
-        np.where(is_in, frame["reward"].to_numpy(np.float64), np.nan)
-        for frame, is_in in zip(compared.frames, members, strict=True)
-    ]
-    share = compared.effect_on([is_in.astype(np.float64) for is_in in members])
+    share = compared.effect_on([is_in.astype(np.float64) for is_in in of_runs])
     return Property(
-        id=id,
-        mark=mark,
+        id=members.id,
+        mark=members.mark,
         base_share=rounded(having.base_share),
         new_share=rounded(having.new_share),
         base_with=rounded(having.base),
@@ -296,7 +307,7 @@ def _property(
         part=rounded(part),
         rest=rounded(rest),
         share=share,
-        within=compared.effect_on(rewards),
+        within=Effect(),
         p=share.p,
     )
 
@@ -315,7 +326,7 @@ def _most_changed(formats: Sequence[Property]) -> Property:
 
 def _is_large(part: float, p: float, effect: Effect) -> bool:
     """Return whether a part is certain, of the effect's sign, and a quarter of it or more."""
-    is_certain = p <= 1 - LEVEL and (effect.low > 0 or effect.high < 0)
+    is_certain = p <= 1 - LEVEL and effect.is_shown
     return is_certain and part * np.sign(effect.value) >= NAMED * abs(effect.value)
 
 
@@ -411,6 +422,6 @@ def _parts_of_effect(
             p=effect.p,
         )
         found.append(part)
-    p_values = holm([one.p for one in found])
+    p_values = p_of_parts([one.effect for one in found], compared.whole)
     found = [one._replace(p=p) for one, p in zip(found, p_values, strict=True)]
     return sorted(found, key=lambda one: -abs(one.part))

@@ -8,16 +8,22 @@ from typing import Any
 import pandas as pd
 
 from rlreport import __version__
+from rlreport.about.card import redacted_text
 from rlreport.check.finding import Finding
+from rlreport.comparison.compare import Comparison
+from rlreport.comparison.decomposition import Decomposition, Property, RewardPart
 from rlreport.comparison.guardrails import Guardrail
 from rlreport.comparison.headline import sentence
 from rlreport.comparison.outcome import Flip, Outcome, prompt_numbers
+from rlreport.comparison.run import settings_that_differ
 from rlreport.comparison.saved import ResponseId
 from rlreport.comparison.statistics import Effect, EqualKL
+from rlreport.comparison.tasks import CHANGES, Task
+from rlreport.comparison.why import why
 from rlreport.figures.rounding import difference
 from rlreport.summarise.steps import rounded_columns
 
-SCHEMA = 3
+SCHEMA = 4
 PROMPT_CHARACTERS = 400  # maximum length of a prompt
 
 
@@ -45,8 +51,17 @@ def compare_json(outcome: Outcome) -> dict[str, Any]:
             "steps_base": windows.bases[0],
             "split": comparison.split,
         },
+        "labels": {
+            "base": outcome.labels.base,
+            "new": outcome.labels.new,
+            "setting": outcome.labels.setting,
+        },
+        "changed": _changed(outcome),
         "gate": {"failed": list(outcome.gate.failed), "exit": outcome.gate.exit},
         "verdict": _verdict(outcome),
+        "parts": _parts(comparison.decomposition),
+        "tasks": _tasks(outcome),
+        "prompts": _prompt_counts(comparison),
         "guardrails": [_guardrail(guardrail) for guardrail in comparison.guardrails],
         "curves": {
             "step": windows.common.tolist(),
@@ -61,8 +76,8 @@ def compare_json(outcome: Outcome) -> dict[str, Any]:
         },
         "flips": [_flip(flip) for flip in outcome.flips],
         "speed": speed or None,
-        "equal_kl": _equal_kl(equal_kl["reward"]),
-        "equal_kl_second_reward": _equal_kl(equal_kl["valid_reward"]),
+        "equal_kl": _equal_kl(equal_kl.get("reward")),
+        "equal_kl_second_reward": _equal_kl(equal_kl.get("valid_reward")),
     }
 
 
@@ -70,9 +85,13 @@ def _verdict(outcome: Outcome) -> dict[str, Any]:
     """Return the verdict on the reward, with the difference NEW - BASE and its interval."""
     comparison = outcome.comparison
     effect = comparison.effect
+    base, new = comparison.reward_means
     return {
         "level": comparison.level,
         "sentence": sentence(outcome),
+        "why": why(outcome),
+        "base": base,
+        "new": new,
         **_effect(effect),
         "pairs": effect.pairs if effect.paired else 0,
         "only_base": comparison.only_base,
@@ -80,6 +99,74 @@ def _verdict(outcome: Outcome) -> dict[str, Any]:
         "paired": effect.paired,
         "reasons": comparison.reasons,
     }
+
+
+def _changed(outcome: Outcome) -> list[dict[str, str | None]]:
+    """Return the settings that differ with both values, null where one is not set."""
+    relevant, _ = settings_that_differ(outcome.base, outcome.new)
+    return [
+        {
+            "setting": setting.key.removeprefix("config."),
+            "base": _value(setting.key, setting.base, redact=outcome.redact),
+            "new": _value(setting.key, setting.new, redact=outcome.redact),
+        }
+        for setting in relevant
+    ]
+
+
+def _value(key: str, value: str | None, *, redact: bool) -> str | None:
+    return redacted_text(key, value) if redact and value is not None else value
+
+
+def _parts(decomposition: Decomposition) -> dict[str, Any]:
+    """Return what the difference goes with; ``main`` and ``main_part`` are those of ``why``."""
+    main = decomposition.main
+    main_part = decomposition.main_part
+    return {
+        "properties": [_property(one) for one in decomposition.properties],
+        "reward_parts": [_reward_part(one) for one in decomposition.reward_parts],
+        "main": main.id if main else None,
+        "main_part": main_part.name if main_part else None,
+    }
+
+
+def _property(found: Property) -> dict[str, Any]:
+    return {
+        **found._asdict(),
+        "share": _effect(found.share),
+        "within": _effect(found.within),
+    }
+
+
+def _reward_part(found: RewardPart) -> dict[str, Any]:
+    return {**found._asdict(), "effect": _effect(found.effect)}
+
+
+def _tasks(outcome: Outcome) -> dict[str, Any]:
+    """Return the difference by environment and by difficulty."""
+    tasks = outcome.comparison.tasks
+    environments = [_task(task) for task in tasks.environments]
+    if outcome.redact:
+        for environment in environments:
+            environment["name"] = redacted_text(tasks.field, environment["name"])
+    return {
+        "field": tasks.field,
+        "environments": environments,
+        "difficulties": [_task(task) for task in tasks.difficulties],
+    }
+
+
+def _task(task: Task) -> dict[str, Any]:
+    effect = _effect(task.effect)
+    return {**task._asdict(), "effect": effect.pop("effect"), **effect}
+
+
+def _prompt_counts(comparison: Comparison) -> dict[str, int] | None:
+    """Return how many prompts improved, regressed and so on; None if they are not paired."""
+    if not comparison.effect.paired:
+        return None
+    changes = comparison.prompt_changes["change"]
+    return {change: int((changes == change).sum()) for change in CHANGES.values()}
 
 
 def _guardrail(guardrail: Guardrail) -> dict[str, Any]:

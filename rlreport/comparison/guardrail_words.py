@@ -8,6 +8,7 @@ from rlreport.comparison.compare import Comparison
 from rlreport.comparison.data_file import PART, TRAINER
 from rlreport.comparison.guardrails import GUARDRAILS, OF_WHOLE_TEXTS, Guardrail
 from rlreport.comparison.outcome import Outcome
+from rlreport.comparison.statistics import Effect
 from rlreport.comparison.words import check_name
 from rlreport.text.messages import (
     clauses,
@@ -41,7 +42,8 @@ def guardrail_level(guardrail: Guardrail, comparison: Comparison) -> str:
     With few runs, a difference may come from their seeds; the words say so.
     """
     if guardrail.level == "none":
-        return _not_shown(guardrail, comparison)
+        lows = [one.effect.low for one in comparison.guardrails]
+        return not_shown(guardrail.effect, int(np.isfinite(lows).sum()))
     is_higher = guardrail.effect.value > 0
     if guardrail.level == "changed":
         return message("higher") if is_higher else message("lower")
@@ -51,16 +53,16 @@ def guardrail_level(guardrail: Guardrail, comparison: Comparison) -> str:
     return message(_IN_THESE_RUNS[is_higher, is_better])
 
 
-def _not_shown(guardrail: Guardrail, comparison: Comparison) -> str:
-    """Return words on a difference that is not significant: how large it may be."""
-    effect = guardrail.effect
+def not_shown(effect: Effect, count: int) -> str:
+    """Return words on a difference that is not significant after correction for ``count`` figures.
+
+    They say how large it may be.
+    """
     if effect.low == effect.high == 0:
         return message("equal")
     if effect.low <= 0 <= effect.high:
         most = short_figure(max(abs(effect.low), abs(effect.high)))
         return message("no difference shown (up to ±{most})", most=most)
-    lows = [one.effect.low for one in comparison.guardrails]
-    count = int(np.isfinite(lows).sum())
     if effect.value > 0:
         return plural(
             "higher, but not after correction for {count} figure",

@@ -9,6 +9,7 @@ from rlreport.comparison.labels import changed_settings, values_of
 from rlreport.comparison.outcome import Outcome
 from rlreport.comparison.remarks import reasons
 from rlreport.comparison.words import lead_of, window, with_sign
+from rlreport.text.clean import one_line
 from rlreport.text.messages import (
     clauses,
     figure,
@@ -49,6 +50,7 @@ _REWARDS = {
 # Numbers from 10⁶ on, and below 0.0001, are not written with fixed decimals
 _LEAST = 1e-4
 _MOST = 1e6
+_LONGEST_KEY = 80  # Characters of a setting's name
 _MOST_SETTINGS = 3  # that are listed with their values
 
 
@@ -170,7 +172,7 @@ def _result(outcome: Outcome, *, names_new: bool = True) -> str:
 
 
 def _numbers(outcome: Outcome) -> _Numbers:
-    """Return the numbers: the difference with three digits, means with one decimal less.
+    """Return the numbers: the difference with three digits, and means with as many as show it.
 
     Where one side is better, the interval is that of the amount by which it is; where none is,
     two digits are enough.
@@ -185,11 +187,11 @@ def _numbers(outcome: Outcome) -> _Numbers:
     largest = max(filter(math.isfinite, sizes), default=0.0)
     digits = 2 if outcome.comparison.level == "no_evidence" else 3
     decimals = None
+    of_means = None
     if _LEAST <= largest < _MOST and max(abs(base), abs(new)) < _MOST:
         exponent = int(f"{largest:.2e}".split("e")[1])
         decimals = max(0, digits - 1 - exponent)
-    # As many decimals as show how the means differ
-    of_means = None if decimals is None else max(0, decimals - (digits - 2))
+        of_means = decimals if exponent >= 0 else max(2, decimals - 1)
     return _Numbers(
         difference=_number(abs(effect.value), decimals),
         change=with_sign(_number(effect.value, decimals), effect.value),
@@ -278,7 +280,7 @@ def changed(outcome: Outcome) -> str:
         base, new = values_of(setting, redact=outcome.redact)
         item = message(
             "{setting} {base} → {new}",
-            setting=setting.key.removeprefix("config."),
+            setting=one_line(setting.key.removeprefix("config."), _LONGEST_KEY),
             base=base,
             new=new,
         )

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from rlreport.about.card import redacted_text
 from rlreport.comparison.run import ComparedRun, Difference, settings_that_differ
 from rlreport.comparison.saved import SEEDS, name_without_seed
-from rlreport.text.clean import one_line, shortened
+from rlreport.text.clean import one_line, shared_beginning, shortened
 from rlreport.text.messages import message
 
 LONGEST = 40  # Maximum characters of a name in a label
@@ -122,8 +122,8 @@ def _side_name(runs: Sequence[ComparedRun]) -> str:
         return shared.pop()
     name = one_line(names[0], LONGEST)
     if len(set(names)) == 1:
-        return message("{count:count} runs of {name}", count=len(runs), name=name)
-    return message("{name} and {count:count} more", name=name, count=len(runs) - 1)
+        return message("{name} ({count:count} runs)", name=name, count=len(runs))
+    return message("{name} (and {count:count} more)", name=name, count=len(runs) - 1)
 
 
 def _last_part(name: str) -> str:
@@ -142,7 +142,7 @@ def _told_apart(base: str, new: str, longest: int) -> tuple[str, str]:
             f"{_in_direction(shortened(new, longest))} (NEW)".lstrip(),
         )
     # What both begin with is left out where a text is too long, up to the end of a word.
-    first_difference = _shared_beginning(base, new)
+    first_difference = shared_beginning(base, new)
     start = max(0, first_difference - _KEPT)
     word_end = _WORD_END.search(base, start, first_difference)
     if word_end and start:
@@ -151,12 +151,6 @@ def _told_apart(base: str, new: str, longest: int) -> tuple[str, str]:
         _in_direction(_cut(base, start, longest)),
         _in_direction(_cut(new, start, longest)),
     )
-
-
-def _shared_beginning(one: str, other: str) -> int:
-    """Return with how many characters both texts begin."""
-    pairs = enumerate(zip(one, other, strict=False))
-    return next((i for i, (a, b) in pairs if a != b), min(len(one), len(other)))
 
 
 def _as_line(text: str) -> str:

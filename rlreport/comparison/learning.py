@@ -76,7 +76,7 @@ def learning(outcome: Outcome) -> str:
 
 def _speed(speed: Mapping[str, Reached], labels: Labels) -> str:
     """Return a sentence on when each side reached "half" and "most" of the gain, or ""."""
-    both = []  # clauses on rewards that both sides reach
+    both: list[str] = []  # clauses on rewards that both sides reach
     orders = []
     for share, reached in speed.items():
         if reached.base is None or reached.new is None:

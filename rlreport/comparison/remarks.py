@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -15,6 +17,7 @@ from rlreport.text.messages import (
     figure,
     listed,
     message,
+    phrases,
     sentences,
     span,
     translatable,
@@ -28,8 +31,8 @@ REASONS = {
         "The curve of the difference covers common steps only."
     ),
     "no_band": translatable(
-        "The difference has no band at steps with fewer than three prompts or with one value, as its "
-        "variation there is unknown."
+        "The difference has no band at steps with fewer than three prompts or with one value, as "
+        "its variation there is unknown."
     ),
     "few_common_prompts": translatable(
         "Fewer than 30% of the smallest run's prompts are in all runs, so the runs are compared "
@@ -53,6 +56,14 @@ _COMPARED = {
     "val": translatable("Compared: validation responses."),
     "train": translatable("Compared: training responses."),
     "all": translatable("Compared: all responses, as none are of a known split."),
+}
+# Value of ``change`` in ``Comparison.prompt_changes`` -> how many prompts it has
+_COUNTED = {
+    "improved": translatable("{count:count} improved"),
+    "regressed": translatable("{count:count} regressed"),
+    "same": translatable("{count:count} the same within noise"),
+    "always": translatable("{count:count} always solved"),
+    "never": translatable("{count:count} never solved"),
 }
 _MOST_SPANS = 3  # of steps, that are listed
 
@@ -189,6 +200,22 @@ def _run_notes(run: ComparedRun) -> list[str]:
     return remarks
 
 
+def counted(counts: Mapping[str, int]) -> str:
+    """Return the numbers of prompts by ``change`` (``Comparison.prompt_changes``) as a clause."""
+    return phrases(
+        message(words, count=counts[change])
+        for change, words in _COUNTED.items()
+        if counts.get(change)
+    )
+
+
+def prompts_note(outcome: Outcome) -> str:
+    """Return a sentence on how many prompts improved, regressed and so on, "" if unpaired."""
+    counts = outcome.comparison.prompt_changes["change"].value_counts()
+    clause = counted({str(change): int(count) for change, count in counts.items()})
+    return message("Prompts: {counts}.", counts=clause) if clause else ""
+
+
 def findings_note(outcome: Outcome) -> str:
     """Return that no run has a warning, if so, and how many notes each of the first runs has."""
     has_warnings = bool(outcome.base.findings or outcome.new.findings)
@@ -233,8 +260,8 @@ def equal_kl(outcome: Outcome) -> str:
     It is "" unless both runs have rewards and KL, and their ranges of KL overlap.
     """
     comparison = outcome.comparison
-    rewards = comparison.equal_kl["reward"]
-    watched = comparison.equal_kl["valid_reward"]
+    rewards = comparison.equal_kl.get("reward")
+    watched = comparison.equal_kl.get("valid_reward")
     if rewards is None:
         return ""
     parts = [_equal_kl_clause(message("reward"), rewards)]

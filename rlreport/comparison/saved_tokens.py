@@ -6,12 +6,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rlreport.figures.ragged import Floats, offsets_of
+from rlreport.figures.ragged import Floats
 from rlreport.figures.tokens import KEPT, TokenFigures
 from rlreport.formats.logged import mapping
 from rlreport.read.rollouts import Rollout
@@ -32,56 +32,81 @@ def rollouts_of(
     """Return n -> rollout with its tokens, but without texts, of the wanted responses of a step.
 
     Those of more than ``longest`` tokens are left out. ``packed`` may be anything: it raises
-    ValueError, TypeError or LookupError if it is not what a report has.
+    ValueError, TypeError, LookupError or AttributeError if it is not what a report has.
     """
-    size = int.from_bytes(packed[:4], "little")
-    header = load_json(packed[4 : 4 + size])
-    lengths = np.array(header["lengths"], np.int64)
-    numbers = [int(n) for n in header["n"]]
-    is_possible = (lengths >= 0) & (lengths <= len(packed))
-    if len(numbers) != len(lengths) or not is_possible.all():
-        raise ValueError("tokens of other responses")
-    offsets = offsets_of(lengths)
-    total = int(offsets[-1])
-    names = [name for name in header["columns"] if name in KEPT]
-    if len(names) != len(header["columns"]):
-        raise ValueError("a figure of another version")
-    body = np.frombuffer(packed, np.uint8, offset=4 + size)
-    if len(body) != total * (4 + 5 * len(names)):
-        raise ValueError("tokens are cut off")
-    ids = _words(body[: 4 * total])
-    columns = {}
-    for k, name in enumerate(names):
-        start = total * (4 + 5 * k)
-        zigzag = _words(body[start : start + 4 * total])
-        exponents = body[start + 4 * total : start + 5 * total].view(np.int8)
-        columns[name] = _decimals(zigzag, exponents)
-    texts = list(map(safe_text, header["text"]))
-    raw = [
-        text if logged is None else safe_text(logged)
-        for text, logged in zip(texts, header["raw"], strict=True)
-    ]
-    given = mapping(header.get("given"))
+    saved = _Saved.of(packed)
     rollouts = {}
-    for k, n in enumerate(numbers):
-        start, stop = int(offsets[k]), int(offsets[k + 1])
-        if n not in wanted or stop - start > longest:
-            continue
-        numbers_of_tokens = ids[start:stop].tolist()
-        figures = {name: values[start:stop] for name, values in columns.items()}
-        rollouts[n] = Rollout(
+    for n, start, stop in saved.spans:
+        if n in wanted and stop - start <= longest:
+            rollouts[n] = saved.rollout(step, n, slice(start, stop))
+    return rollouts
+
+
+class _Saved(NamedTuple):
+    """The tokens of the responses of a step, one response after the other."""
+
+    spans: list[tuple[int, int, int]]  # n, first token, last + 1, of each response
+    ids: NDArray[np.uint32]
+    texts: list[str]  # by id, as read and as logged
+    raw: list[str]
+    columns: Mapping[str, Floats]
+    given: Mapping[str, Any]  # n -> spans of tokens that the policy did not sample
+
+    @classmethod
+    def of(cls, packed: bytes) -> _Saved:
+        size = int.from_bytes(packed[:4], "little")
+        header = load_json(packed[4 : 4 + size])
+        names = header["columns"]
+        if not set(names) <= set(KEPT):
+            raise ValueError("a figure of another version")
+        spans = _spans(header, len(packed))
+        total = spans[-1][2] if spans else 0
+        planes = np.frombuffer(packed, np.uint8, offset=4 + size)
+        if len(planes) != total * (4 + 5 * len(names)):
+            raise ValueError("tokens are cut off")
+        columns = {}
+        for k, name in enumerate(names):
+            mantissas = total * (4 + 5 * k)
+            exponents = mantissas + 4 * total
+            columns[name] = _decimals(
+                _words(planes[mantissas:exponents]),
+                planes[exponents : exponents + total].view(np.int8),
+            )
+        texts = list(map(safe_text, header["text"]))
+        raw = [
+            text if logged is None else safe_text(logged)
+            for text, logged in zip(texts, header["raw"], strict=True)
+        ]
+        given = mapping(header.get("given"))
+        return cls(spans, _words(planes[: 4 * total]), texts, raw, columns, given)
+
+    def rollout(self, step: int, n: int, tokens: slice) -> Rollout:
+        ids = self.ids[tokens].tolist()
+        figures = {name: values[tokens] for name, values in self.columns.items()}
+        return Rollout(
             step=step,
             n=n,
             file="",
             line=0,
             prompt="",
             response="",
-            tokens=[texts[number] for number in numbers_of_tokens],
-            raw_tokens=[raw[number] for number in numbers_of_tokens],
+            tokens=[self.texts[number] for number in ids],
+            raw_tokens=[self.raw[number] for number in ids],
             figures=_derived(figures),
-            sampled=_sampled(given.get(str(n)), stop - start),
+            sampled=_sampled(self.given.get(str(n)), len(ids)),
         )
-    return rollouts
+
+
+def _spans(header: Mapping[str, Any], size: int) -> list[tuple[int, int, int]]:
+    """Return n, first and last + 1 token of each response; ``size`` is that of the file."""
+    spans = []
+    start = 0
+    for n, length in zip(header["n"], header["lengths"], strict=True):
+        if not 0 <= length <= size:
+            raise ValueError("tokens are cut off")
+        spans.append((int(n), start, start + int(length)))
+        start += int(length)
+    return spans
 
 
 def _words(planes: NDArray[np.uint8]) -> NDArray[np.uint32]:

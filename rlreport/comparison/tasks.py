@@ -3,7 +3,9 @@
 *Difficulty* is the mean reward that a prompt earns on both sides together. Each third of the
 prompts is one class, from hard to easy; prompts that earn the same are in one class. Had the
 classes been chosen by the rewards of one side, chance alone would make the other side better on the
-hard prompts and worse on the easy ones (regression to the mean).
+hard prompts and worse on the easy ones (regression to the mean). So would classes by the middle of
+both means if one side has fewer responses, as chance moves its mean more: each side weighs as much
+as its mean is precise, so that with one run on each side every response counts the same.
 
 *Prompt by prompt*: the responses of BASE and of NEW to a prompt are tested as
 ``summarise.prompt_courses`` tests early and late ones. "same" stands for no clear change.
@@ -20,13 +22,18 @@ import pandas as pd
 
 from rlreport.comparison.data_file import EXTRA
 from rlreport.comparison.means import Means, effect_on, means_of
-from rlreport.comparison.statistics import LEVEL, Effect
+from rlreport.comparison.statistics import LEVEL, Effect, p_of_parts
 from rlreport.figures.grouped import Grouped
 from rlreport.figures.ragged import Ints
 from rlreport.figures.rounding import difference, significant
-from rlreport.figures.significance import holm
 from rlreport.summarise.environments import ENVIRONMENT_FIELDS, environments_in
-from rlreport.summarise.prompt_courses import Measure, PromptCourse, courses_of
+from rlreport.summarise.prompt_courses import (
+    Measure,
+    PromptCourse,
+    courses_of,
+    measure_of,
+)
+from rlreport.text.clean import number_as_text
 
 DIFFICULTIES = ("hard", "medium", "easy")
 
@@ -51,7 +58,7 @@ class Task(NamedTuple):
     base: float
     new: float
     effect: Effect
-    p: float = 1.0  # corrected for all tasks of the table
+    p: float = 1.0  # of environments and difficulties together, see ``p_of_parts``
     level: TaskLevel = "missing"  # "missing" without an interval
 
 
@@ -70,11 +77,12 @@ class Tasks:
     difficulties: list[Task]
 
 
-def tasks_of(frames: Sequence[pd.DataFrame], base_count: int, *, paired: bool) -> Tasks:
+def tasks_of(frames: Sequence[pd.DataFrame], base_count: int, effect: Effect) -> Tasks:
     """Compare rewards by environment and by difficulty, given the compared responses of each run.
 
-    The first ``base_count`` of ``frames`` are those of BASE.
+    The first ``base_count`` of ``frames`` are those of BASE; ``effect`` is that on all rewards.
     """
+    paired = effect.paired
     field, names, indices = _environments(frames)
     environments = []
     for number, name in enumerate(names):
@@ -90,7 +98,9 @@ def tasks_of(frames: Sequence[pd.DataFrame], base_count: int, *, paired: bool) -
         for name, pairs in _classes(frames, base_count):
             chosen = [frame[frame["pair"].isin(pairs)] for frame in frames]
             difficulties.append(_task(name, chosen, base_count, paired=paired))
-    return Tasks(field, _judged(environments), _judged(difficulties))
+    judged = _judged([*environments, *difficulties], effect)
+    count = len(environments)
+    return Tasks(field, judged[:count], judged[count:])
 
 
 def _environments(
@@ -105,7 +115,11 @@ def _environments(
         ],
         ignore_index=True,
     )
-    found = environments_in(extras.rename(columns=lambda name: name[len(EXTRA) :]))
+    extras = extras.rename(columns=lambda name: name[len(EXTRA) :])
+    for name, values in extras.items():
+        if values.dtype.kind == "O":  # numbers in one run and texts in another, maybe
+            extras[name] = values.map(_as_text, na_action="ignore")
+    found = environments_in(extras)
     if found is None:
         return "", [], []
     ends = np.cumsum([len(frame) for frame in frames])
@@ -113,12 +127,20 @@ def _environments(
     return found.column, [*found.names, ""], np.split(found.index, ends[:-1])
 
 
+def _as_text(value: object) -> str:
+    return number_as_text(value) if isinstance(value, float) else str(value)
+
+
 def _classes(
     frames: Sequence[pd.DataFrame], base_count: int
 ) -> Iterator[tuple[str, pd.Index]]:
     """Yield each class of DIFFICULTIES that exists, with its prompts, if there are two or more."""
-    table = _by_prompt(means_of([_rewards(frame) for frame in frames], base_count))
-    pooled = significant((table["base"] + table["new"]) / 2)
+    rewards = [_rewards(frame) for frame in frames]
+    table = _by_prompt(means_of(rewards, base_count))
+    of_base = _precision(rewards[:base_count]).reindex(table.index)
+    of_new = _precision(rewards[base_count:]).reindex(table.index)
+    total = table["base"] * of_base + table["new"] * of_new
+    pooled = significant(total / (of_base + of_new))
     # From 0 to 1; equal ones have the same rank.
     ranks = (pd.Series(pooled).rank().to_numpy() - 0.5) / max(1, len(table))
     index = (ranks * len(DIFFICULTIES)).astype(np.int64)
@@ -128,6 +150,15 @@ def _classes(
         pairs = table.index[index == number]
         if len(pairs):
             yield name, pairs
+
+
+def _precision(runs: Sequence[pd.DataFrame]) -> pd.Series:
+    """Return by prompt how precise the mean over runs of their means is.
+
+    It is proportional to 1 / variance: R² / Σ (1 / n) for R runs with n responses each.
+    """
+    inverse = [1 / run.groupby("pair")["reward"].size() for run in runs]
+    return len(runs) ** 2 / pd.concat(inverse, axis=1, join="inner").sum(axis=1)
 
 
 def _rewards(frame: pd.DataFrame) -> pd.DataFrame:
@@ -164,10 +195,10 @@ def _task(
     return Task(name, effect.pairs, base, new, effect)
 
 
-def _judged(tasks: Sequence[Task]) -> list[Task]:
+def _judged(tasks: Sequence[Task], whole: Effect) -> list[Task]:
     """Return tasks with their levels; p-values are corrected for all that have an interval."""
-    tested = [task for task in tasks if np.isfinite(task.effect.low)]
-    p_values = iter(holm([task.effect.p for task in tested]))
+    tested = [task.effect for task in tasks if np.isfinite(task.effect.low)]
+    p_values = iter(p_of_parts(tested, whole))
     judged = []
     for task in tasks:
         if not np.isfinite(task.effect.low):
@@ -181,10 +212,28 @@ def _judged(tasks: Sequence[Task]) -> list[Task]:
     return judged
 
 
-def best_of_two(rewards: Sequence[pd.Series]) -> float | None:
-    """Return the higher one of the two values that the rewards of all runs have, else None."""
-    values = np.unique(np.concatenate([one.dropna().unique() for one in rewards]))
-    return float(values[1]) if len(values) == 2 else None
+def solved_or_not(frames: Sequence[pd.DataFrame]) -> list[pd.DataFrame]:
+    """Return tables with the column ``solved``: 1 for right answers, 0 for wrong ones, or NaN.
+
+    As logged if that is known of half of the rewarded responses of each run, else by rewards if all
+    of them together have two values. Without either, the tables have no such column.
+    """
+    if all(_knows_right(frame) for frame in frames):
+        return [frame.assign(solved=frame["correct"]) for frame in frames]
+    rewards = [frame["reward"].dropna().unique() for frame in frames]
+    values = np.unique(np.concatenate(rewards))
+    if len(values) != 2:
+        return list(frames)
+    best = values[1]
+    solved = []
+    for frame in frames:
+        is_best = (frame["reward"] == best).astype(np.float64)
+        solved.append(frame.assign(solved=is_best.where(frame["reward"].notna())))
+    return solved
+
+
+def _knows_right(frame: pd.DataFrame) -> bool:
+    return "correct" in frame and measure_of(frame) == "solved"
 
 
 def no_changes() -> pd.DataFrame:
@@ -192,36 +241,34 @@ def no_changes() -> pd.DataFrame:
     return pd.DataFrame(columns=list(COLUMNS))
 
 
-def prompt_changes_of(
-    frames: Sequence[pd.DataFrame], base_count: int, best: float | None
-) -> pd.DataFrame:
+def prompt_changes_of(frames: Sequence[pd.DataFrame], base_count: int) -> pd.DataFrame:
     """Return a row per prompt that all runs have: how its rewards changed, and whether clearly.
 
     Columns: ``pair``, mean rewards ``base`` and ``new`` (each run counts the same), ``delta``, the
     numbers of responses ``base_count`` and ``new_count``, and ``change``, a value of CHANGES.
 
     Args:
-        frames: the compared responses of each run, the BASE runs first.
+        frames: the compared responses of each run, the BASE runs first; see ``solved_or_not``.
         base_count: number of BASE runs.
-        best: the reward of right answers if rewards have two values, else None.
     """
-    rewards = [_rewards(frame) for frame in frames]
-    means = _by_prompt(means_of(rewards, base_count))
+    measure: Measure = "solved" if "solved" in frames[0] else "reward"
+    sides = []
+    for run, frame in enumerate(frames):
+        value = frame["solved" if measure == "solved" else "reward"]
+        known = np.isfinite(value) & np.isfinite(frame["reward"])
+        columns = frame[["pair", "reward"]].assign(
+            side=int(run >= base_count), value=value
+        )
+        sides.append(columns.loc[known.to_numpy()])
+    means = _by_prompt(means_of(sides, base_count))
     if means.empty:
         return no_changes()
-    sides = [
-        frame.assign(side=int(run >= base_count)) for run, frame in enumerate(rewards)
-    ]
     responses = pd.concat(sides)
     responses = responses[responses["pair"].isin(means.index)]
     responses = responses.sort_values("pair", kind="stable")
     prompts = Grouped.by(responses["pair"].to_numpy())
     side = responses["side"].to_numpy(np.int64)
-    values = responses["reward"].to_numpy(np.float64)
-    measure: Measure = "reward"
-    if best is not None:
-        measure = "solved"
-        values = (values == best).astype(np.float64)
+    values = responses["value"].to_numpy(np.float64)
     courses = courses_of(values, prompts, side, measure)
     counts = prompts.sum(side.astype(np.float64)).astype(np.int64)
     return pd.DataFrame(

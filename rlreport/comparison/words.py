@@ -6,7 +6,7 @@ from rlreport.check.registry import BY_ID
 from rlreport.check.verdict import FIRST_WORDS
 from rlreport.comparison.outcome import Outcome
 from rlreport.comparison.run import ComparedRun
-from rlreport.text.messages import figure, listed, message, span
+from rlreport.text.messages import figure, listed, message, short_figure, span
 
 
 def signed(value: float) -> str:
@@ -17,6 +17,11 @@ def signed(value: float) -> str:
 def with_sign(text: str, value: float) -> str:
     """Return a number's text with a plus sign if the number is positive."""
     return f"+{text}" if value > 0 and not text.startswith("+") else text
+
+
+def short_signed(value: float) -> str:
+    """Format a difference with its sign and two digits, as people say it."""
+    return with_sign(short_figure(value), value)
 
 
 def run_verdict(run: ComparedRun) -> str:

@@ -213,6 +213,7 @@ def _environment(language: Language) -> jinja2.Environment:
     overlay = environment(language).overlay()
     filters = (
         text,
+        html_text,
         text_with_code,
         number,
         code,
@@ -234,6 +235,12 @@ def text(value: str, longest: int = 400) -> Markup:
     line = shortened(_printable(" ".join(value.split())), longest)
     line = _without_references(line)
     return Markup(_MARKUP.sub(r"\\\1", html.escape(line, quote=False)))
+
+
+def html_text(value: str, longest: int = 400) -> Markup:
+    """Return text as ``text`` does, for an element of HTML, in which Markdown is not read."""
+    line = shortened(_printable(" ".join(value.split())), longest)
+    return Markup(html.escape(_without_references(line), quote=False))
 
 
 def text_with_code(value: str, longest: int = 400) -> Markup:

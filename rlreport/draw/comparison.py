@@ -50,15 +50,13 @@ def comparison_charts(outcome: Outcome) -> list[Chart]:
         )
         charts.append(_reward_chart(frame, comparison.curves, labels))
         charts.append(_difference_chart(frame, band, labels))
-    paths = comparison.paths
-    is_compared = any(comparison.equal_kl.values())
-    if is_compared and paths and not any(path.empty for path in paths):
-        charts.append(_path_chart(paths, labels))
+    if comparison.paths:
+        charts.append(_path_chart(comparison.paths, labels))
     return [chart for chart in charts if chart is not None]
 
 
 def _rules(outcome: Outcome) -> tuple[RunRule, ...]:
-    """Return the compared windows, and the onset of the first critical finding of each run."""
+    """Return the compared windows, and the onset of the main critical finding of each run."""
     labels = outcome.labels
     windows = outcome.comparison.windows
     base_window = windows.bases[0]
@@ -95,9 +93,12 @@ def _short(name: str) -> str:
 
 
 def _onset(run: ComparedRun) -> tuple[str, int] | None:
-    """Return the id and the onset of a run's critical finding that began first, None without."""
+    """Return the id and the onset of a run's leading critical finding, None without.
+
+    If it does not lead, or is there from the start, that of the first one to begin.
+    """
     found = [
-        (finding.onset.step, finding.id)
+        (finding.id != run.lead, finding.onset.step, finding.id)
         for finding in run.findings.values()
         if finding.severity == Severity.CRITICAL
         and finding.onset is not None
@@ -105,7 +106,7 @@ def _onset(run: ComparedRun) -> tuple[str, int] | None:
     ]
     if not found:
         return None
-    step, check = min(found)
+    _, step, check = min(found)
     return check, step
 
 

@@ -281,7 +281,11 @@ def _curve_chart(
 ) -> Chart:
     """Return the chart of curves with a line or a band, without magnitudes that are too large."""
     thin = _without_many_ranges(thinned(frame.steps, logged))
+    size = "wide" if style.wide else "half"
+    run_rules = frame.rules_on(name)
     y = _value_axis(thin, style)
+    if frame.labels_rules:
+        y = _with_room(y, run_rules.depth / plot_height(size))
     # The mean of a spike and its neighbours would look like a plateau on a logarithmic axis.
     noisy = []
     if style.smooths and y.scale != "log":
@@ -292,14 +296,12 @@ def _curve_chart(
     by_severity = sorted(marks, key=lambda mark: -mark.severity.order)
     rows = _rows_of(thin)
     drawn_rows = _smoothed_rows(rows, smooth_fields)
-    run_rules = frame.rules_on(name)
     rules = rules_of(thin.named_events, frame.extent, run_rules)
     layers = _layers(rows, smooth_fields, by_severity, y)
     layers["point"] = _point_rows(rows, thin.curves)
     layers |= run_rules.layers()
     layers["event"] = _rule_rows(rules, marks, frame)
     layers["event_label"] = layers["event"]
-    size = "wide" if style.wide else "half"
     key = _key(thin.curves, always=style.has_key)
     if not key:
         depth = max(run_rules.depth, FIRST_LINE + 4 if rules else 0)
@@ -552,6 +554,13 @@ def _value_axis(thin: ThinnedCurves, style: ChartStyle) -> Axis:
         else:
             scale = "linear"
     return Axis(low, high, title, style.percent, scale=scale)
+
+
+def _with_room(y: Axis, part: float) -> Axis:
+    """Return a linear axis that leaves this part of its height free at the top."""
+    if y.scale != "linear":
+        return y
+    return replace(y, high=y.high + (y.high - y.low) * part / (1 - part))
 
 
 def _axis_title(thin: ThinnedCurves, title: str) -> str:

@@ -41,7 +41,7 @@ class Frame:
         None  # steps that one of the charts shows, None if all show all
     )
     rules: Sequence[RunRule] = ()  # on all charts
-    labels_rules: bool = False  # whether all charts label them
+    labels_rules: bool = False  # whether all charts label them, above their curves
 
     def rules_on(self, chart: str) -> PlacedRules:
         """Return the rules on a chart (its name), labelled if all are or a finding refers to it."""

@@ -51,6 +51,10 @@ def label_sides(places: Sequence[tuple[float, str]]) -> list[int]:
     return sides
 
 
+def _overlap(one: tuple[float, float], other: tuple[float, float]) -> bool:
+    return one[0] < other[1] and other[0] < one[1]
+
+
 def length_of(words: str) -> float:
     """Return the width of a label with what is free beside it, in pixels."""
     return len(words) * _CHARACTER_WIDTH + _GAP
@@ -84,21 +88,29 @@ class PlacedRules:
 
     @property
     def _lines(self) -> list[tuple[RunRule, int, int]]:
-        """Each rule with the side and the line of its label: those on one side have a line each."""
+        """Each rule with the side of its label, and the first line in which it covers no other."""
         places = [(self.part(rule.step), rule.words) for rule in self.rules]
-        sides = label_sides(places)
-        have_one_line = len(set(sides)) == len(sides)
-        return [
-            (rule, side, 0 if have_one_line else index)
-            for index, (rule, side) in enumerate(zip(self.rules, sides, strict=True))
-        ]
+        lines: list[list[tuple[float, float]]] = []  # what labels take of each line
+        placed = []
+        for rule, (part, words), side in zip(
+            self.rules, places, label_sides(places), strict=True
+        ):
+            length = length_of(words) / NARROWEST
+            room = (part, part + length) if side > 0 else (part - length, part)
+            is_free = [all(not _overlap(room, one) for one in line) for line in lines]
+            number = is_free.index(True) if True in is_free else len(lines)
+            if number == len(lines):
+                lines.append([])
+            lines[number].append(room)
+            placed.append((rule, side, number))
+        return placed
 
     @property
     def depth(self) -> int:
         """Pixels at the top of the plot that labels take, 0 without labels."""
         if not self.labelled or not self.rules:
             return 0
-        return FIRST_LINE + 4 + LINE_HEIGHT * self._lines[-1][2]
+        return FIRST_LINE + 4 + LINE_HEIGHT * max(line for *_, line in self._lines)
 
     def places(self, width: float) -> list[float]:
         """Return where the rules are on a plot of this width, in pixels."""

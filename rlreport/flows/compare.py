@@ -13,9 +13,10 @@ from rlreport.comparison.guardrail_words import caveats
 from rlreport.comparison.headline import changed, sentence
 from rlreport.comparison.learning import learning
 from rlreport.comparison.outcome import Gate, Outcome, outcome_of
-from rlreport.comparison.remarks import gate_sentence, notes
+from rlreport.comparison.remarks import gate_sentence, notes, prompts_note
 from rlreport.comparison.run import ComparedRun, of_logs, of_report
 from rlreport.comparison.saved import earlier_report, report_about, seeds_at
+from rlreport.comparison.why import why
 from rlreport.deliver.deliver import deliver
 from rlreport.deliver.form import Form
 from rlreport.deliver.forms import FORMS, form_of
@@ -65,9 +66,11 @@ class ComparisonReport:
 
     @property
     def notes(self) -> list[str]:
-        """What differs, how fast the runs learned, figures that got worse, limits of evidence."""
+        """Settings that differ, what the difference goes with, speed, and limits of evidence."""
         remarks = [
             changed(self.outcome),
+            why(self.outcome),
+            prompts_note(self.outcome),
             learning(self.outcome),
             caveats(self.outcome),
             *notes(self.outcome),

@@ -177,7 +177,8 @@ class Shell:
 def terms_in(value: object) -> set[str]:
     """Return the definitions that tables name, in a view or a list of views."""
     if isinstance(value, TableView):
-        return {named.term for named in (*value.columns, *value.rows)} - {""}
+        terms = {column.term for column in value.columns}
+        return (terms | {row.term for row in value.rows}) - {""}
     if is_dataclass(value):
         return terms_in([getattr(value, one.name) for one in fields(value)])
     if isinstance(value, list | tuple):
@@ -256,29 +257,34 @@ def table(
     ids: Iterable[object] | None = None,
     hrefs: Iterable[str | None] = repeat(None),
     badges: Iterable[list[str]] = repeat([]),
-    terms: Iterable[str] = repeat(""),
     note: str = "",
     printed: Iterable[int] = (),
 ) -> TableView:
     """Build a table; each of ``columns`` has one number, text, None or Cell per row.
 
     ``ids`` are a response's n, a step or a prompt id; 0, 1, … by default. ``badges`` follow the
-    first cell of a row, ``terms`` are definitions of figures that rows are about, ``note`` says
-    what was left out, ``printed`` are the indices of rows that are printed of a long table.
+    first cell of a row, ``note`` says what was left out, ``printed`` are the indices of rows that
+    are printed of a long table.
     """
     by_column = [_cells(values, column) for column, values in columns.items()]
     by_row = zip(*by_column, strict=True)
-    # Not strict: the defaults of ids, hrefs, badges and terms have no end.
+    # Not strict: the defaults of ids, hrefs and badges have no end.
     rows = [
-        RowView(str(row_id), list(cells), href, words, term)
-        for row_id, cells, href, words, term in zip(
-            ids or count(), by_row, hrefs, badges, terms, strict=False
+        RowView(str(row_id), list(cells), href, words)
+        for row_id, cells, href, words in zip(
+            ids or count(), by_row, hrefs, badges, strict=False
         )
     ]
     print_note = _print_note(len(rows))
     return TableView(
         name, caption, list(columns), rows, note, frozenset(printed), print_note
     )
+
+
+def with_terms(view: TableView, terms: Iterable[str]) -> TableView:
+    """Return a table whose rows are about figures with these definitions, "" for none."""
+    rows = [replace(row, term=term) for row, term in zip(view.rows, terms, strict=True)]
+    return replace(view, rows=rows)
 
 
 def _print_note(rows: int) -> str:

@@ -32,7 +32,7 @@ from rlreport.system.function_process import Signature
 from rlreport.tables import NoteKind, RowRole
 from rlreport.text.clean import EOS_TOKENS, clean_prompt, clean_text, safe_text
 from rlreport.text.labels import answer_marks, label_hit
-from rlreport.text.scripts import is_garbled, is_in_other_script, main_script
+from rlreport.text.scripts import is_garbled, main_script
 from rlreport.text.tokens import structure_of
 
 
@@ -252,23 +252,17 @@ def _answer_formats(rows: Sequence[ParsedRow], responses: Sequence[str]) -> Ints
     return np.array(marks, np.int64)
 
 
-def _other_scripts(
-    rows: Sequence[ParsedRow], responses: Sequence[str], options: ReadOptions
-) -> Floats:
-    """Return whether each row is in another script than its prompt: 1, 0, or NaN, (R,)."""
-    pads = options.pad_tokens
-    others = np.full(len(rows), np.nan)
-    for i, (row, response) in enumerate(zip(rows, responses, strict=True)):
-        script = _prompt_script(row.prompt, pads, options.system_end_token)
-        others[i] = is_in_other_script(response, script)
+def _other_scripts(prompts: Sequence[_Prompt], responses: Sequence[str]) -> Floats:
+    """Return whether each row is in another script than its prompt: 1, 0, or NaN, (R,).
+
+    It is unknown if one of them has few letters.
+    """
+    others = np.full(len(responses), np.nan)
+    for i, (prompt, response) in enumerate(zip(prompts, responses, strict=True)):
+        script = prompt.script and main_script(response)
+        if script:
+            others[i] = script != prompt.script
     return others
-
-
-@lru_cache(maxsize=512)  # the responses of a group have the same prompt
-def _prompt_script(
-    prompt: str, pad_tokens: tuple[str, ...], system_end_token: str | None
-) -> str:
-    return main_script(clean_prompt(prompt, pad_tokens, system_end_token))
 
 
 def _last_turn(row: ParsedRow) -> str:
@@ -347,12 +341,12 @@ def _row_columns(
 ) -> Columns:
     """Return the columns that need no tokens."""
     pads = options.pad_tokens
-    prompts = [_prompt_hash(row.prompt, pads, options.system_end_token) for row in rows]
+    prompts = [_prompt(row.prompt, pads, options.system_end_token) for row in rows]
     # 0 stands for no group, so no group may have the hash 0.
     groups = [0 if row.group is None else text_hash(row.group) or 1 for row in rows]
     columns: Columns = {
         "step": np.array([row.step for row in rows], np.int64),
-        "prompt_hash": np.array(prompts, np.uint64),
+        "prompt_hash": np.array([prompt.hash for prompt in prompts], np.uint64),
         "group_hash": np.array(groups, np.uint64),
         "carried": np.array(list(map(_field_bits, rows)), np.int64),
         "rollout": np.array(list(map(_rollout, rows)), np.float64),
@@ -361,7 +355,7 @@ def _row_columns(
     columns |= _text_columns(texts)
     columns["label_hit"] = _label_hits(rows, texts.responses)
     columns["answer_format"] = _answer_formats(rows, texts.responses)
-    columns["other_script"] = _other_scripts(rows, texts.responses, options)
+    columns["other_script"] = _other_scripts(prompts, texts.responses)
     rewards = np.array([row.rewards for row in rows]).T
     columns |= zip(REWARDS, rewards, strict=True)
     # A reward that is missing for a known reason is counted there, not as NaN.
@@ -413,11 +407,19 @@ def _add_token_columns(
     columns["nan_values"].view(np.int64)[tokens.rows] += sampled.nan_values
 
 
+class _Prompt(NamedTuple):
+    """What columns need of a prompt: the hash of its text, and the script of most letters."""
+
+    hash: int
+    script: str
+
+
 @lru_cache(maxsize=512)  # the responses of a group have the same prompt
-def _prompt_hash(
+def _prompt(
     prompt: str, pad_tokens: tuple[str, ...], system_end_token: str | None
-) -> int:
-    return text_hash(clean_prompt(prompt, pad_tokens, system_end_token))
+) -> _Prompt:
+    text = clean_prompt(prompt, pad_tokens, system_end_token)
+    return _Prompt(text_hash(text), main_script(text))
 
 
 def joined_columns(parts: Sequence[Columns]) -> Columns:

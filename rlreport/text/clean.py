@@ -91,6 +91,12 @@ def one_line(text: str, longest: int) -> str:
     return shortened(printable(" ".join(text.split())), longest)
 
 
+def shared_beginning(one: str, other: str) -> int:
+    """Return with how many characters both texts begin."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((i for i, (a, b) in pairs if a != b), min(len(one), len(other)))
+
+
 def clean_text(text: str, pad_tokens: tuple[str, ...]) -> str:
     """Remove all occurrences of pad tokens, and make the text safe to encode (``safe_text``)."""
     if any(map(text.__contains__, pad_tokens)):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
@@ -98,7 +98,7 @@ _PHRASE = re.compile(
     re.IGNORECASE,
 )
 # Each contains one of these words, after so many characters of its own...
-_PHRASE_WORDS = {"nswer": 1, "NSWER": 1, "答案": 0, "####": 0}
+_PHRASE_WORDS = {"nswer": 1, "NSWER": 1, "答案": 0, _AFTER: 0}
 # ... of which so many are looked at, from the last one on
 _MOST_PHRASES = 8
 _START = re.compile(r"(?:[\s:：=*_`#$]|\\[\[(])*")
@@ -108,9 +108,12 @@ _UNSPACED = "\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
 
 
 # How responses mark their final answer; entry i is bit i (value 2**i) of ``answer_marks``
-ANSWER_MARKS = ("<answer>", "\\boxed", "answer", "####", "json")
+PHRASE = "answer"
+ANSWER_MARKS = (_OPEN, _BOX, PHRASE, _AFTER, "json")
 # Marks are looked for in so many characters at the end of a response
 _MARK_TAIL = 1_000
+# An object of JSON ends in the last so many characters: a fence of Markdown may follow
+_BEHIND_JSON = 8
 # An object of JSON at the end begins at one of the first so many braces of this part
 _MOST_BRACES = 4
 
@@ -233,16 +236,23 @@ def answer_marks(response: str) -> int:
     """
     tail = response[-_MARK_TAIL:]
     marks = 0
-    if _CLOSE in tail or _OPEN in tail:
+    has_word = "nswer" in tail or "NSWER" in tail
+    if has_word and (_CLOSE in tail or _OPEN in tail):
         marks = 1
     if _BOX in tail:
         marks |= 2
-    for phrase in _last_phrases(tail):
-        if phrase[0] != _AFTER:
-            marks |= 4
-        elif _announced(tail, phrase) is not None:
-            marks |= 8
-    if _ends_in_json(tail):
+    # Most texts have none of the words, and the search for phrases takes much longer.
+    if has_word or "答案" in tail:
+        for phrase in _last_phrases(tail):
+            if phrase[0] != _AFTER:
+                marks |= 4
+                break
+    if _AFTER in tail:
+        for phrase in _last_phrases(tail, (_AFTER,)):
+            if _announced(tail, phrase) is not None:
+                marks |= 8
+                break
+    if "}" in tail[-_BEHIND_JSON:] and _ends_in_json(tail):
         marks |= 16
     return marks
 
@@ -397,10 +407,13 @@ def _announced(tail: str, phrase: re.Match[str]) -> str | None:
     return line if is_last or _amount(normalize(line)) is not None else None
 
 
-def _last_phrases(tail: str) -> Iterator[re.Match[str]]:
-    """Yield the phrases that may announce the answer, from the last one on."""
+def _last_phrases(
+    tail: str, words: Iterable[str] = _PHRASE_WORDS
+) -> Iterator[re.Match[str]]:
+    """Yield the phrases with any of the words that may announce the answer, the last one first."""
     starts = set()
-    for word, before in _PHRASE_WORDS.items():
+    for word in words:
+        before = _PHRASE_WORDS[word]
         position = len(tail)
         # This is much faster than to search for the phrases.
         for _ in range(_MOST_PHRASES):

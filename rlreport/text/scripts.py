@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 import unicodedata
 from collections import Counter
@@ -57,42 +56,30 @@ def _is_unassigned(character: str) -> bool:
 
 # A text needs this many letters for its script to be recognized
 LEAST_LETTERS = 6
-_FEW_LETTERS = re.compile(rf"(?:[^A-Za-z]*+[A-Za-z]){{{LEAST_LETTERS}}}")
+# Of a text with more characters, every k-th one is looked at
+_MOST_CHARACTERS = 64
+_LATIN = "LATIN"
+_ENOUGH_LETTERS = re.compile(rf"(?:[^A-Za-z]*+[A-Za-z]){{{LEAST_LETTERS}}}")
 _NO_LETTERS = bytes(byte for byte in range(128) if not chr(byte).isalpha())
-LATIN = "LATIN"
-
-
-def letters_by_script(text: str) -> dict[str, int]:
-    """Return script -> number of its letters in a text; an ASCII text may have fewer counted."""
-    if text.isascii():
-        return {LATIN: LEAST_LETTERS} if _FEW_LETTERS.match(text) else {}
-    counts: Counter[str] = Counter()
-    for character, count in Counter(text).items():
-        script = script_of(character)
-        if script:
-            counts[script] += count
-    return counts
+_NOT_ASCII = re.compile(r"[^\x00-\x7f]")
 
 
 def main_script(text: str) -> str:
     """Return the script of most letters of a text, "" if it has fewer than LEAST_LETTERS."""
-    counts = letters_by_script(text)
-    if sum(counts.values()) < LEAST_LETTERS:
+    if text.isascii():
+        return _LATIN if _ENOUGH_LETTERS.match(text) else ""
+    sample = text[:: len(text) // _MOST_CHARACTERS + 1]
+    latin = len(sample.encode("ascii", "ignore").translate(None, _NO_LETTERS))
+    others = _NOT_ASCII.findall(sample)
+    if latin > len(others) and latin >= LEAST_LETTERS:
+        return _LATIN  # whatever the others are
+    counts = Counter(map(script_of, others))
+    counts[_LATIN] += latin
+    del counts[""]
+    if counts.total() < LEAST_LETTERS:
         return ""
-    return max(counts, key=counts.__getitem__)
-
-
-def is_in_other_script(text: str, script: str) -> float:
-    """Return 1 if a text has more letters of another script than of this one, else 0.
-
-    It is unknown (NaN) if the text has few letters, or ``script`` is "".
-    """
-    if not script:
-        return math.nan
-    counts = letters_by_script(text)
-    if sum(counts.values()) < LEAST_LETTERS:
-        return math.nan
-    return float(max(counts.values()) > counts.get(script, 0))
+    # Of scripts with equally many letters, always the same one counts.
+    return max(sorted(counts), key=counts.__getitem__)
 
 
 def is_garbled(text: str) -> bool:
@@ -105,12 +92,13 @@ def is_garbled(text: str) -> bool:
     """
     if text.isascii():
         return False
-    characters = set(text)
+    # All of ASCII is assigned, and its letters are of one script.
+    characters = set(_NOT_ASCII.findall(text))
     if any(map(_is_unassigned, characters)):
         return True
     if _REPLACEMENT in characters and _is_broken(text):
         return True
-    if not _mixes(characters):  # nor does any of its words
+    if not _mixes(characters | {"a"}):  # nor does any of its words
         return False
     words = {word for word in units(text) if not word.isascii()}
     return any(_mixes(set(word)) for word in words)

@@ -103,3 +103,36 @@ test("copied JSON has the listed rows in their order, and null for what is missi
     { reward: null, name: null },
   ]);
 });
+
+/** Returns rows with a column of levels, whose texts are translated and whose ids are not. */
+function rowsOfLevels() {
+  const levels = {
+    ...about,
+    key: "verdict",
+    label: "verdict",
+    numbers: null,
+    strings: ["健康", "故障", "警告", "健康"],
+    ids: ["healthy", "critical", "warning", "healthy"],
+    ranks: Float64Array.of(5, 0, 1, 5),
+  };
+  return new Rows([levels], 4);
+}
+
+test("rows with one of several ids are listed, and all without any", () => {
+  const rows = rowsOfLevels();
+  rows.toggleOnly("verdict", "critical");
+  assert.deepEqual(rows.order, [1]);
+  rows.toggleOnly("verdict", "healthy");
+  assert.deepEqual(rows.order, [0, 1, 3]);
+  assert.deepEqual(rows.passing(new Set(["verdict"])), [0, 1, 2, 3]);
+  rows.toggleOnly("verdict", "critical");
+  rows.toggleOnly("verdict", "healthy");
+  assert.deepEqual(rows.order, [0, 1, 2, 3]);
+  assert.equal(rows.isFiltered, false);
+});
+
+test("levels are sorted by their severity, not by their words", () => {
+  const rows = rowsOfLevels();
+  rows.sortBy([{ key: "verdict", down: false }]);
+  assert.deepEqual(rows.order, [1, 2, 0, 3]);
+});

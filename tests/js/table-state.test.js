@@ -10,6 +10,7 @@ function someRows() {
       { ...about, key: "reward", label: "Reward", numbers: Float64Array.of(1, 2), strings: null },
       { ...about, key: "name", label: "Name", numbers: null, strings: ["a", "b"] },
       { ...about, key: "tools", label: "Tools", numbers: null, strings: ["Calc", null] },
+      { ...about, key: "level", label: "Level", numbers: null, strings: ["", ""], ids: ["a", "b"] },
     ],
     2,
   );
@@ -23,6 +24,7 @@ test("what is written is read again", () => {
     ["q", "two words"],
     ["min.reward", "0.5"],
     ["max.reward", "2"],
+    ["is.level", "a,b"],
     ["has.name", "a"],
     ["has.tools", "Calc"],
   ];
@@ -40,6 +42,8 @@ test("what a table has not is ignored", () => {
     ["max.reward", " "],
     ["has.reward", "1"],
     ["has.nothing", "x"],
+    ["is.level", "c,constructor"],
+    ["is.name", "a"],
   ]);
   assert.deepEqual(toEntries(rows), []);
 });

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from itertools import chain
 from typing import NamedTuple
 
@@ -24,7 +23,6 @@ from rlreport.check.windows import Trend
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.tables import TextSample
 from rlreport.text.messages import translatable
-from rlreport.text.scripts import script_of
 
 DISTINCT = translatable("LMFlow's post on PPO: distinct-2 fell from 0.39 to 0.22")
 RAGEN_2 = translatable("RAGEN-2 (template collapse)")
@@ -35,8 +33,6 @@ DRAWS = 8  # Distinct-2 is the average of samples from this many random orders o
 MAX_BIGRAMS = 20_000
 # Minimum number of bigrams from which it is computed for a step
 MIN_STEP_BIGRAMS = 20
-# A text needs this many letters for its script (Latin, Cyrillic, ...) to be recognized
-LEAST_LETTERS = 6
 # A response with fewer different word pairs than this part of the first ones repeats itself
 RARE = 0.1
 
@@ -462,7 +458,6 @@ class _LanguageDrift(Limits):
     rank=Rank.CONSEQUENCE,
     needs=(RESPONSE,),
     charts=("reward",),
-    sampled=("share",),
     limits=_LanguageDrift,
     title="{share:percent} of responses use a different script from their prompt "
     "({share_start:percent} at the start).",
@@ -478,9 +473,7 @@ class _LanguageDrift(Limits):
 )
 def language_drift(check: Check, run: Run) -> Result:
     """Find that responses use another script than their prompts more often."""
-    if run.tables.words is None:
-        return check.not_run("response")
-    foreign = _in_other_script(run, run.tables.words)
+    foreign = run.column("other_script")
     if not np.isfinite(foreign).any():
         return check.not_run("prompts and responses with six or more letters")
     drift = means.change(run, foreign)
@@ -498,58 +491,3 @@ def language_drift(check: Check, run: Run) -> Result:
         Ranking(foreign, foreign),
         onset=run.onset(run.by_step(foreign)),
     )
-
-
-def _scripts(text: str) -> Counter[str]:
-    """Count the letters of each script."""
-    return Counter(filter(None, map(script_of, text)))
-
-
-def _in_other_script(run: Run, words: TextSample) -> Floats:
-    """Return 1 for responses in another script than their prompt, else 0; float64 (rows,).
-
-    The script of a text is that of most of its letters. It is unknown (NaN) for a text with few
-    letters, and for responses that are not among the sampled ones (``words``).
-    """
-    foreign = np.full(len(run.responses), np.nan)
-    letters = _letters_of_responses(words)
-    if letters.empty:
-        return foreign
-    prompts = run.responses["prompt_id"].iloc[words.rows]
-    of_prompt = prompts.map(_scripts_of_prompts(run)).to_numpy()
-    has_letters = (letters.sum(axis=1) >= LEAST_LETTERS).to_numpy()
-    known = has_letters & pd.notna(of_prompt)
-    # Letters of the prompt's script in each response; a response without any has no column.
-    of_own_script = np.zeros(len(letters))
-    for script in letters.columns:
-        is_own = of_prompt == script
-        of_own_script[is_own] = letters[script].to_numpy()[is_own]
-    is_other = letters.max(axis=1).to_numpy() > of_own_script
-    foreign[words.rows[known]] = is_other[known]
-    return foreign
-
-
-def _scripts_of_prompts(run: Run) -> dict[int, str]:
-    """Return ``prompt_id`` -> the prompt's most common script, of prompts with enough letters."""
-    prompts = run.tables.prompts
-    scripts = {}
-    for prompt_id, text in zip(prompts["prompt_id"], prompts["prompt"], strict=True):
-        letters = _scripts(str(text))
-        if letters.total() >= LEAST_LETTERS:
-            scripts[prompt_id] = letters.most_common(1)[0][0]
-    return scripts
-
-
-def _letters_of_responses(words: TextSample) -> pd.DataFrame:
-    """Return how many letters of each script (columns) each sampled response (rows) has."""
-    of_words = pd.DataFrame.from_records([_scripts(word) for word in words.vocabulary])
-    # Sorted, so that of scripts with equally many letters always the same one counts
-    of_words = of_words.fillna(0).sort_index(axis=1)
-    size = len(words.rows)
-    response = np.repeat(np.arange(size), np.diff(words.offsets))  # of each word
-
-    def of_responses(script: pd.Series) -> Floats:
-        letters = script.to_numpy(np.float64)[words.units]
-        return np.asarray(np.bincount(response, letters, size), np.float64)
-
-    return of_words.apply(of_responses)

@@ -25,6 +25,7 @@ from rlreport.pages.table import (
     TableView,
     attribute_columns,
     table,
+    with_terms,
 )
 from rlreport.text.messages import message
 
@@ -56,14 +57,14 @@ def guardrails_table(outcome: Outcome) -> TableView:
     columns[DIFFERENCE] = [effect.value for effect in effects]
     columns[INTERVAL] = interval_cells(effects)
     columns[RESULT] = [guardrail_level(g, comparison) for g in guardrails]
-    return table(
+    view = table(
         "guardrails",
         message("Guardrails"),
         columns,
         ids=[guardrail.id for guardrail in guardrails],
-        terms=[_term(guardrail) for guardrail in guardrails],
         note=guardrails_note(comparison),
     )
+    return with_terms(view, map(_term, guardrails))
 
 
 def _column_of(guardrail: Guardrail) -> Column | None:

@@ -7,10 +7,11 @@ from dataclasses import replace
 
 import numpy as np
 
+from rlreport.comparison.guardrail_words import not_shown
 from rlreport.comparison.labels import Labels
 from rlreport.comparison.statistics import LEVEL, Effect
 from rlreport.pages.table import Cell, ColumnView
-from rlreport.text.messages import figure, message, plural, short_figure
+from rlreport.text.messages import figure, message
 from rlreport.text.numbers import MISSING
 
 BASE = message("BASE")
@@ -57,22 +58,6 @@ def result_of(effect: Effect, p: float, count: int) -> str:
     """Return what a difference shows; ``p`` is corrected for ``count`` of them."""
     if not np.isfinite(effect.low):
         return message("too few prompts")
-    if effect.low == effect.high == 0:
-        return message("equal")
-    is_higher = effect.value > 0
-    if p <= 1 - LEVEL:
-        return message("higher") if is_higher else message("lower")
-    if effect.low <= 0 <= effect.high:
-        most = short_figure(max(abs(effect.low), abs(effect.high)))
-        return message("no difference shown (up to ±{most})", most=most)
-    if is_higher:
-        return plural(
-            "higher, but not after correction for {count} figure",
-            "higher, but not after correction for {count} figures",
-            count,
-        )
-    return plural(
-        "lower, but not after correction for {count} figure",
-        "lower, but not after correction for {count} figures",
-        count,
-    )
+    if p > 1 - LEVEL or effect.low == effect.high == 0:
+        return not_shown(effect, count)
+    return message("higher") if effect.value > 0 else message("lower")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from rlreport.comparison.labels import Labels
 from rlreport.comparison.outcome import Flip, Outcome
-from rlreport.pages.compare.flips import flip_numbers
+from rlreport.pages.compare.flips import flip_numbers, shared_prefixes
 from rlreport.pages.compare.sides import sides_data
 from rlreport.pages.page_data import RowsData
 from rlreport.text.messages import message
@@ -38,6 +38,7 @@ def rows_data(
             "ref_response": [None] * len(flips),
         },
         "where": [_where(flip, labels) for flip in flips],
+        "prefixes": {"prompt": shared_prefixes(flips)},
         "strings": {},
         "turns": {},
         "ranks": {},

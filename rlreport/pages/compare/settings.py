@@ -6,38 +6,58 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rlreport.about.card import redacted_text
+from rlreport.check.course import Course
 from rlreport.comparison.outcome import Outcome
-from rlreport.comparison.run import Difference, settings_that_differ
+from rlreport.comparison.run import ComparedRun, Difference, settings_that_differ
 from rlreport.pages.compare.heads import BASE, NEW
+from rlreport.pages.family import KEYS_SHOWN, FamilyRow, Levels, family_table
 from rlreport.pages.table import Columns, ColumnView, TableView, table
 from rlreport.text.clean import one_line
 from rlreport.text.messages import message
 from rlreport.text.numbers import MISSING
 
-MOST_SHOWN = 8  # settings that are not folded
-LONGEST_NAME = 40
+LONGEST_NAME = 40  # characters of a run's name at the head of a column
+LONGEST_VALUE = 60  # characters of a value that the table of the runs shows in full
 
 _SETTING = ColumnView("name", message("Setting"), kind="text")
 
 
 @dataclass(frozen=True, slots=True)
 class SettingsView:
-    """Tables of the settings that differ, None for none: the first ones, the rest, and others."""
+    """What differs: runs with their settings and outcomes, and folded the settings in full.
 
-    first: TableView | None
-    rest: TableView | None
-    versions: TableView | None  # also defaults, names and locations
+    Attributes:
+        family: a row a run.
+        relevant: settings that may explain a difference, None for none.
+        shown: how many of these mail and Markdown show at first.
+        more: how many there are beyond those.
+        is_cut: whether ``family`` does not show all of these, or not in full.
+        versions: other settings that differ, such as names and locations; None for none.
+    """
+
+    family: TableView | None
+    relevant: TableView | None
+    shown: int
+    more: int
+    is_cut: bool
+    versions: TableView | None
 
 
 def settings_view(outcome: Outcome) -> SettingsView:
     relevant, others = settings_that_differ(outcome.base, outcome.new)
+    shown = relevant[:KEYS_SHOWN]
     return SettingsView(
-        first=_settings_table(
-            "settings", message("What differs"), relevant[:MOST_SHOWN], outcome
+        family=family_table(
+            [_row(side, run, shown, outcome) for side, run in _runs(outcome)],
+            caption=message("What differs"),
+            alone=False,
         ),
-        rest=_settings_table(
-            "other-settings", message("Other settings"), relevant[MOST_SHOWN:], outcome
+        relevant=_settings_table(
+            "settings", message("Settings that differ"), relevant, outcome
         ),
+        shown=len(shown),
+        more=len(relevant) - len(shown),
+        is_cut=len(shown) < len(relevant) or any(map(_is_long, shown)),
         versions=_settings_table(
             "versions",
             message("Package versions, defaults, names and locations"),
@@ -45,6 +65,48 @@ def settings_view(outcome: Outcome) -> SettingsView:
             outcome,
         ),
     )
+
+
+def _is_long(setting: Difference) -> bool:
+    return any(len(text or "") > LONGEST_VALUE for text in (setting.base, setting.new))
+
+
+def _runs(outcome: Outcome) -> list[tuple[str, ComparedRun]]:
+    """Return each run with the name of its side."""
+    return [
+        (side, run)
+        for side, runs in ((BASE, outcome.bases), (NEW, outcome.news))
+        for run in runs
+    ]
+
+
+def _row(
+    side: str, run: ComparedRun, shown: Sequence[Difference], outcome: Outcome
+) -> FamilyRow:
+    settings = {
+        one.key.removeprefix("config."): _text(
+            one.key, run.facts[one.key], redact=outcome.redact
+        )
+        for one in shown
+        if one.key in run.facts
+    }
+    lead = run.findings.get(run.lead or "")
+    harm = [] if lead is None or lead.onset is None else [float(lead.onset.step)]
+    return FamilyRow(
+        name=run.name,
+        note=side,
+        levels=[run.level],
+        settings=settings,
+        validation=_levels(run.side.evaluation),
+        reward=_levels(run.side.reward),
+        harm=harm,
+    )
+
+
+def _levels(course: Course | None) -> Levels:
+    if course is None:
+        return Levels()
+    return Levels(best=[course.top.value], last=[course.last.value])
 
 
 def _settings_table(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -11,15 +12,18 @@ from markupsafe import Markup
 
 from rlreport.comparison.labels import Labels
 from rlreport.comparison.outcome import Flip, Outcome, prompt_numbers
+from rlreport.comparison.remarks import counted
 from rlreport.draw.cells import COLOURS
 from rlreport.draw.chart import finite_or_none
 from rlreport.draw.side_map import SideMap, cells_on_page, side_map
+from rlreport.pages.compare.flips import shared_prefixes
 from rlreport.pages.html import packed_json
+from rlreport.pages.listed import PromptText
 from rlreport.pages.page_data import SideMapData
 from rlreport.summarise.prompt_courses import FEW_RESPONSES
 from rlreport.text.clean import shortened
 from rlreport.text.language import Language
-from rlreport.text.messages import message, phrases, plural, sentences, translatable
+from rlreport.text.messages import message, plural, sentences, translatable
 from rlreport.text.numbers import written
 
 NAME_CHARS = 80  # of a prompt in the tip of a cell
@@ -31,13 +35,6 @@ CHANGES = {
     "same": translatable("Same within noise"),
     "always": translatable("Always solved"),
     "never": translatable("Never solved"),
-}
-_COUNTED = {
-    "improved": translatable("{count} improved"),
-    "regressed": translatable("{count} regressed"),
-    "same": translatable("{count} the same within noise"),
-    "always": translatable("{count} always solved"),
-    "never": translatable("{count} never solved"),
 }
 
 
@@ -68,7 +65,7 @@ def side_map_view(
     drawn = side_map(changes)
     if drawn is None:
         return None
-    counts = changes["change"].value_counts().to_dict()
+    counts = Counter(changes["change"].tolist())
     scale = drawn.scale
     low = written(scale.low)
     high = written(scale.high)
@@ -78,9 +75,9 @@ def side_map_view(
     data = _data(drawn, outcome, flips)
     return SideMapView(
         counts=[
-            (message(words), int(counts.get(change, 0)))
+            (message(words), counts[change])
             for change, words in CHANGES.items()
-            if counts.get(change) or change in ("improved", "regressed")
+            if counts[change] or change in ("improved", "regressed")
         ],
         rule=_rule(changes),
         labels=outcome.labels,
@@ -93,15 +90,6 @@ def side_map_view(
         high=high,
         note=_note(drawn),
         data=packed_json(language.of(data)),
-    )
-
-
-def counted(counts: Mapping[str, int]) -> str:
-    """Return the numbers of prompts by what became of them as a clause."""
-    return phrases(
-        message(words, count=counts[change])
-        for change, words in _COUNTED.items()
-        if counts.get(change)
     )
 
 
@@ -158,11 +146,13 @@ def _note(drawn: SideMap) -> str:
 def _data(drawn: SideMap, outcome: Outcome, flips: Sequence[Flip]) -> SideMapData:
     rows = {flip.pair: row for row, flip in enumerate(flips, start=1)}
     numbers = prompt_numbers(outcome.new)
+    prefixes = shared_prefixes(flips)
     names = []
     for pair in drawn.pairs:
         row = rows.get(pair)
-        text = flips[row - 1].prompt if row else None
-        names.append(shortened(" ".join((text or "").split()), NAME_CHARS))
+        text = (row and flips[row - 1].prompt) or ""
+        brief = PromptText(text, prefixes).brief
+        names.append(shortened(" ".join(brief.split()), NAME_CHARS))
     return {
         "prompts": [numbers.get(pair, 0) for pair in drawn.pairs],
         "names": names,

@@ -76,5 +76,7 @@ def _columns(tasks: Sequence[Task], outcome: Outcome) -> Columns:
     columns |= attribute_columns(tasks, of_sides(_MEAN, outcome.labels))
     columns[DIFFERENCE] = [effect.value for effect in effects]
     columns[INTERVAL] = interval_cells(effects)
-    columns[RESULT] = [result_of(task.effect, task.p, len(tasks)) for task in tasks]
+    found = outcome.comparison.tasks
+    count = len(found.environments) + len(found.difficulties)
+    columns[RESULT] = [result_of(task.effect, task.p, count) for task in tasks]
     return columns

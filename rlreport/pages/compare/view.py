@@ -9,6 +9,7 @@ from typing import NamedTuple
 from rlreport.check.finding import Severity, ToldFinding
 from rlreport.comparison.guardrail_words import caveats
 from rlreport.comparison.headline import changed, sentence
+from rlreport.comparison.labels import Labels
 from rlreport.comparison.learning import learning
 from rlreport.comparison.outcome import Flip, Outcome
 from rlreport.comparison.remarks import (
@@ -16,12 +17,14 @@ from rlreport.comparison.remarks import (
     findings_note,
     gate_sentence,
     notes,
+    prompts_note,
     texts_note,
 )
 from rlreport.comparison.run import ComparedRun
+from rlreport.comparison.why import why
 from rlreport.comparison.words import check_name, run_verdict
 from rlreport.draw.chart import Chart
-from rlreport.pages.compare.flips import Pair, flips_table, pair_of
+from rlreport.pages.compare.flips import Pair, flips_table, pairs_of
 from rlreport.pages.compare.guardrails import guardrails_table
 from rlreport.pages.compare.rows import rows_data
 from rlreport.pages.compare.settings import SettingsView, settings_view
@@ -78,8 +81,11 @@ class ComparisonView:
     """What the page of a comparison shows; mail and Markdown show parts of it."""
 
     level: str
+    labels: Labels
     sentence: str
+    goes_with: str  # with what the difference goes, or ""
     changed: str  # the settings that differ, "" if the sentence names the only one
+    prompts: str  # how many improved, regressed and so on, or ""
     course: str
     against: str  # caveats
     gate: str
@@ -88,7 +94,7 @@ class ComparisonView:
     settings: SettingsView
     charts: list[Chart]
     equal_kl: str
-    why: list[TableView]  # what the difference goes with
+    why: list[TableView]  # parts of the difference
     tasks: TasksView | None  # None if nothing can be said of tasks
     guardrails: TableView
     findings: list[ChangedFindings]
@@ -121,8 +127,11 @@ def comparison_view(
     against = caveats(outcome)
     return ComparisonView(
         level=_severity(outcome, against),
+        labels=outcome.labels,
         sentence=sentence(outcome),
+        goes_with=why(outcome),
         changed=changed(outcome),
+        prompts=prompts_note(outcome),
         course=learning(outcome),
         against=against,
         gate=gate_sentence(outcome),
@@ -141,11 +150,7 @@ def comparison_view(
         ngrams=ngrams_table(outcome),
         tokens=tokens_table(outcome),
         left_out=_left_out(outcome, shown, len(with_tokens)),
-        pairs=[
-            pair_of(flip)
-            for flip in flips
-            if flip.new_text is not None and flip.base_text is not None
-        ],
+        pairs=pairs_of(flips),
     )
 
 

@@ -4,6 +4,8 @@
 const MOST = 300;
 /** An end begins at a word's beginning if there is one within so many characters. */
 const WORD_WITHIN = 24;
+/** Characters around a place among which one begins as a reader sees it. */
+const NEAR = 32;
 
 /**
  * Returns the last characters of a text, from the beginning of a word on; whole characters, as a
@@ -30,18 +32,23 @@ export function beginsInside(text, end) {
 }
 
 /**
- * Returns the first place, from one on, at which a character begins as a reader sees it.
+ * Returns the first place, from one on, at which a character begins as a reader sees it; if there is
+ * none, the last one before it.
  * @param {string} text
  * @param {number} from
  */
 function wholeFrom(text, from) {
-  // Long enough for any character of several code points before and after the place.
-  const first = Math.max(0, from - WORD_WITHIN);
-  const near = text.slice(first, from + WORD_WITHIN);
-  if (!globalThis.Intl?.Segmenter) return isLowSurrogate(text, from) ? from + 1 : from;
-  for (const { index } of new Intl.Segmenter(undefined).segment(near))
+  const plain = isLowSurrogate(text, from) ? from + 1 : from;
+  if (!globalThis.Intl?.Segmenter) return plain;
+  // Characters may have several code points. Only the first one here may be cut.
+  const first = Math.max(0, from - NEAR);
+  const near = text.slice(first, from + NEAR);
+  let before = 0;
+  for (const { index } of new Intl.Segmenter(undefined).segment(near)) {
     if (first + index >= from) return first + index;
-  return from;
+    before = index;
+  }
+  return before > 0 ? first + before : plain;
 }
 
 /** @param {string} text @param {number} at */

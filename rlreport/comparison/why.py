@@ -1,0 +1,162 @@
+"""What a difference of rewards goes with, in one sentence: its largest part."""
+
+from __future__ import annotations
+
+import math
+
+from rlreport.comparison.decomposition import ANY_MARK, FORMAT, Property, RewardPart
+from rlreport.comparison.outcome import Outcome
+from rlreport.comparison.words import short_signed
+from rlreport.text.messages import (
+    clauses,
+    figure,
+    message,
+    percent,
+    quoted,
+    short_figure,
+    translatable,
+)
+
+# Responses earn about the same if their difference is surely below this part of the effect
+ALIKE = 0.5
+
+# Property -> (what the difference goes with, how many responses have it, how the others compare)
+_HAVE = {
+    "cut_off": (
+        translatable("cut-off responses"),
+        translatable("{new} against {base} of the responses are cut off"),
+        translatable("those that are not cut off"),
+    ),
+    "unclosed_thinking": (
+        translatable("thinking that does not end"),
+        translatable(
+            "{new} against {base} of the responses do not close their thinking"
+        ),
+        translatable("those that close it"),
+    ),
+    "tool_failed": (
+        translatable("failed tool calls"),
+        translatable("in {new} against {base} of the responses a tool call fails"),
+        translatable("those without"),
+    ),
+    "unparsed_call": (
+        translatable("tool calls that cannot be parsed"),
+        translatable(
+            "{new} against {base} of the responses have a tool call that cannot be parsed"
+        ),
+        translatable("those without"),
+    ),
+    "other_script": (
+        translatable("responses in another script"),
+        translatable(
+            "{new} against {base} of the responses are in another script than the prompt"
+        ),
+        translatable("the others"),
+    ),
+}
+_FORMAT = translatable("the answer's format")
+_WITH_MARK = translatable("{new} against {base} of the responses have {mark}")
+_WITHOUT_MARK = translatable("{new} against {base} of the responses leave out {mark}")
+_MARKED = translatable("{new} against {base} of the responses mark their answer")
+_NOT_MARKED = translatable(
+    "{new} against {base} of the responses do not mark their answer"
+)
+
+
+def why(outcome: Outcome) -> str:
+    """Return a sentence on the largest part of the difference that goes with something, or "".
+
+    It says with what the difference goes, never that this is its cause.
+    """
+    found = outcome.comparison.decomposition
+    effect = outcome.comparison.effect.value
+    if found.main:
+        return _goes_with(effect, found.main.part, *_on_property(found.main, effect))
+    if found.main_part:
+        return _goes_with(effect, found.main_part.part, *_on_part(found.main_part))
+    return ""
+
+
+def _goes_with(effect: float, part: float, what: str, detail: str) -> str:
+    return message(
+        "{part} of {effect} goes with {what}: {detail}.",
+        part=short_signed(part),
+        effect=short_signed(effect),
+        what=what,
+        detail=detail,
+    )
+
+
+def _on_part(part: RewardPart) -> tuple[str, str]:
+    """Return the name of a part of the reward, and its means."""
+    what = message("the reward's part {name}", name=quoted(part.name))
+    detail = message(
+        "{new} against {base}",
+        new=short_figure(part.new),
+        base=short_figure(part.base),
+    )
+    return what, detail
+
+
+def _on_property(found: Property, effect: float) -> tuple[str, str]:
+    """Return the name of a property, and how many responses have it and what the others earn."""
+    if found.id == FORMAT:
+        return message(_FORMAT), _on_format(found, effect)
+    what, how_many, others = _HAVE[found.id]
+    shares = message(
+        how_many, new=percent(found.new_share), base=percent(found.base_share)
+    )
+    rewards = _rewards_of(message(others), found.new_without, found.base_without)
+    return message(what), clauses([shares, rewards])
+
+
+def _on_format(found: Property, effect: float) -> str:
+    """Return how many responses mark their answer in a way, and what those earn that do well."""
+    is_any = found.mark == ANY_MARK
+    new = found.new_share
+    base = found.base_share
+    literal = _MARKED if is_any else _WITH_MARK
+    # Whether responses with the mark earn more than those without
+    is_good = found.part * (new - base) > 0
+    if is_good and new < base:
+        literal = _NOT_MARKED if is_any else _WITHOUT_MARK
+        new, base = 1 - new, 1 - base
+    shares = message(literal, new=percent(new), base=percent(base), mark=found.mark)
+    if is_good:
+        return clauses([shares, _among_marked(found, effect)])
+    without = message("those without it")
+    rewards = _rewards_of(without, found.new_without, found.base_without)
+    return clauses([shares, rewards])
+
+
+def _among_marked(found: Property, effect: float) -> str:
+    """Return how responses with a marked answer differ between the sides."""
+    within = found.within
+    if not math.isfinite(within.low):
+        return _rewards_of(message("those with it"), found.new_with, found.base_with)
+    literal = translatable(
+        "with it, the difference is {effect} (95% interval {low} to {high})"
+    )
+    most = max(abs(within.low), abs(within.high))
+    if within.low <= 0 <= within.high and most <= ALIKE * abs(effect):
+        literal = translatable(
+            "with it, both earn about the same ({effect}; 95% interval {low} to {high})"
+        )
+    return message(
+        literal,
+        effect=short_signed(within.value),
+        low=short_figure(within.low),
+        high=short_figure(within.high),
+    )
+
+
+def _rewards_of(responses: str, new: float, base: float) -> str:
+    """Return the mean rewards of some responses of both sides, "" if a side has none."""
+    if not (math.isfinite(new) and math.isfinite(base)):
+        return ""
+    return message(
+        "{responses} earn {new} against {base}",
+        responses=responses,
+        new=figure(new),
+        base=figure(base),
+    )
