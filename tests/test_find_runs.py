@@ -104,8 +104,10 @@ def test_runs_are_found_by_their_logs_and_the_names_of_folders(
 
 def test_files_beside_runs_are_read_without_them(tmp_path: Path) -> None:
     write(tmp_path, "x.csv", "rollouts/y.jsonl", "a/z.jsonl", "README.md", "judge.py")
+    write(tmp_path, "more.json")
     first, second = find_runs(tmp_path).runs
-    assert first.logs == (tmp_path / "x.csv", tmp_path / "rollouts")
+    names = ("x.csv", "more.json", "rollouts")
+    assert first.logs == tuple(tmp_path / name for name in names)
     assert second.logs == (tmp_path / "a",)
 
 

@@ -185,6 +185,21 @@ def test_runs_are_built_in_processes_and_one_that_is_killed_is_a_row(
     assert index(runs, tmp_path / "all.html").unread == []
 
 
+def test_runs_with_large_logs_are_built_one_by_one_by_all_processes(
+    runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built: list[tuple[int, object]] = []
+
+    def note(logs: Any, out: Any, options: Any, progress: Any, workers: Any) -> Any:
+        built.append((os.getpid(), workers._count))
+        return build_report(logs, out, options, progress, workers)
+
+    monkeypatch.setattr(BUILD, note)
+    monkeypatch.setattr("rlreport.flows.run_reports._LARGE", 0)
+    assert index(runs, tmp_path / "all.html", workers=2).built == 3
+    assert built == [(os.getpid(), 2)] * 3
+
+
 def test_an_interrupt_leaves_the_reports_that_were_built_and_nothing_else(
     runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
