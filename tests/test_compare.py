@@ -21,7 +21,7 @@ from rlreport.comparison.export import compare_json
 from rlreport.comparison.outcome import Outcome, outcome_of
 from rlreport.comparison.run import ComparedRun, settings_that_differ
 from rlreport.comparison.saved import seeds_at
-from rlreport.comparison.words import notes, texts_note
+from rlreport.comparison.remarks import notes, texts_note
 from rlreport.deliver import forms
 from rlreport.errors import UnusableInputError, UsageError
 from rlreport.flows.compare import compared_run
@@ -177,7 +177,7 @@ def window_of(base: list[int], new: list[int]) -> dict:
 
 def test_a_loss_is_worse(runs, loss):
     lost, out = loss
-    assert lost.sentence.startswith("Lower in these runs: reward −0.")
+    assert lost.sentence.startswith("lost is worse than main by 0.339 (reward 0.14 ")
     found = comparison_json(out)
     assert found == compared(runs["main"], runs["lost"])[0]
     assert found["verdict"]["level"] == "worse"
@@ -232,11 +232,11 @@ def sentence_of(base, new):
 def test_a_run_that_earns_more_but_broke_is_not_called_better(kl_runs):
     base = kl_runs["base"]
     sound = sentence_of(base, kl_runs["sound"])
-    assert sound.startswith("Higher in these runs: reward +0.")
+    assert sound.startswith("sound is better than base by 0.")
     found, outcome = compared(base, kl_runs["broken"], fail_on=["new-critical"])
     broken = found["verdict"]["sentence"]
     assert re.match(
-        r"NEW is broken: [^.]+ (since|starting at) step 4\. Higher in these runs",
+        r"broken is broken: [^.]+ since step 4\. It earns [.0-9]+ more than base \(",
         broken,
     )
     assert found["verdict"]["level"] == "better"
@@ -249,10 +249,11 @@ def test_a_run_that_earns_more_but_broke_is_not_called_better(kl_runs):
 def test_a_run_that_broke_is_not_called_better_than_several_seeds(kl_runs):
     bases = [kl_runs["base"], kl_runs["base"]]
     broken = sentence_of(bases, kl_runs["broken"])
-    assert "NEW is broken: " in broken
-    assert " Higher in these runs: reward" in broken
+    assert broken.startswith("broken is broken: ")
+    assert " It earns 0.240 more than base (2 runs) (reward" in broken
     sound = sentence_of(bases, kl_runs["sound"])
-    assert "Higher in these runs: reward +0." in sound
+    assert sound.startswith("sound is better than base (2 runs) by 0.")
+    assert "; within these 3 runs)" in sound
 
 
 def test_several_runs_on_both_sides_may_be_called_better(kl_runs):
@@ -260,12 +261,13 @@ def test_several_runs_on_both_sides_may_be_called_better(kl_runs):
     news = [run_at(kl_runs["sound"])] * 3
     outcome = outcome_of(bases, news, CompareOptions())
     sentence = compare_json(outcome)["verdict"]["sentence"]
-    assert sentence.startswith("Better: reward +0.")
+    assert sentence.startswith("sound (3 runs) is better than base (3 runs) by 0.")
+    assert sentence.endswith("; 3 runs against 3).")
 
 
 def test_a_broken_base_is_named_before_the_difference(kl_runs, tmp_path):
     lower = rlreport.compare(kl_runs["broken"], kl_runs["base"], tmp_path / "out")
-    beginning = r"BASE is broken: [^.]+\. Lower in these runs: reward −0\."
+    beginning = r"broken is broken: [^.]+\. base earns 0\.\d+ less than broken \("
     assert re.match(beginning, lower.sentence)
     page = (tmp_path / "out" / "compare.html").read_text()
     assert '<section class="verdict info"' in page
@@ -274,7 +276,7 @@ def test_a_broken_base_is_named_before_the_difference(kl_runs, tmp_path):
 def test_between_two_broken_runs_the_difference_means_little(kl_runs):
     sentence = sentence_of(kl_runs["broken"], kl_runs["broken"])
     assert sentence.startswith(
-        "Both are broken, so the difference between them means little. BASE is "
+        "Both runs are broken, so the difference between them means little (broken (BASE): "
     )
 
 
@@ -287,7 +289,7 @@ def test_a_finding_that_turned_critical_is_new_to_the_gate_but_not_to_the_list(
     write(broken / "metrics.jsonl", metrics)
     rlreport.build(broken, tmp_path / "report", workers=1)
     found, still = compared(tmp_path / "report", broken, fail_on=["any"])
-    assert found["verdict"]["sentence"].startswith("Both are broken")
+    assert found["verdict"]["sentence"].startswith("Both runs are broken")
     assert not still.gate.failed
     warned = shutil.copytree(tmp_path / "report", tmp_path / "warned")
     about = warned / "data" / "report.json"
@@ -298,10 +300,10 @@ def test_a_finding_that_turned_critical_is_new_to_the_gate_but_not_to_the_list(
     about.write_text(json.dumps(report))
     out = tmp_path / "out"
     turned = rlreport.compare(warned, broken, out, fail_on=["any"])
-    assert turned.sentence.startswith("NEW is broken: ")
+    assert turned.sentence.startswith("nan (NEW) is broken: ")
     assert "new-critical:kl_explosion" in turned.gate.failed
     assert comparison_json(out)["findings"]["new"] == []
-    assert "New critical findings: " in (out / "compare.html").read_text()
+    assert "New critical findings (nan (NEW)): " in (out / "compare.html").read_text()
 
 
 def test_a_collapse_makes_no_guardrail_better(tmp_path):
@@ -513,9 +515,9 @@ def test_other_step_spacing_and_no_overlap_are_said(runs, tmp_path):
     found, outcome = compared(
         runs["main"], write_run(tmp_path / "late", steps=range(100, 110))
     )
-    assert any(
-        "Compared: steps 8–9 of BASE with steps 108–109" in n for n in notes(outcome)
-    )
+    assert any("no common steps near their ends" in note for note in notes(outcome))
+    sentence = found["verdict"]["sentence"]
+    assert "steps 8–9 of main against steps 108–109 of late" in sentence
     assert found["curves"]["step"] == []
 
 
@@ -526,11 +528,10 @@ def test_a_step_in_common_long_before_the_end_is_not_what_is_compared(tmp_path):
     found, outcome = compared(base, new)
     said = notes(outcome)
     assert found["window"] == window_of([100, 100], [80, 80])
-    reason = "near their ends. Compared: step 100 of BASE with step 80"
+    reason = "near their ends, so the last steps of each are compared."
     assert any(reason in note for note in said)
-    both = "step 100 of BASE against step 80 of NEW"
-    assert f"48 prompts in pairs, {both})" in found["verdict"]["sentence"]
-    assert said[0].startswith(f"Compared: {both} of training responses; 48 prompts")
+    both = "step 100 of base against step 80 of new"
+    assert f"48 prompts in pairs, {both};" in found["verdict"]["sentence"]
 
 
 def test_steps_at_the_end_of_what_both_cover_are_compared(tmp_path):
@@ -629,7 +630,7 @@ def test_a_second_seed_with_other_prompts_is_compared_unpaired_and_counted(
         verdict = found["verdict"]
         assert (verdict["paired"], verdict["pairs"]) == (pairs > 0, pairs)
         assert (verdict["only_base"], verdict["only_new"]) == only
-        assert any(f"; {pairs} prompts in common" in note for note in notes(outcome))
+        assert f"Prompts in common: {pairs};" in notes(outcome)[0]
         assert pairs or verdict["level"] == "no_evidence"
 
 
@@ -638,7 +639,7 @@ def test_two_prompts_are_too_few_to_be_compared(tmp_path):
     new = write_run(tmp_path / "new", prompts=range(2), seed=1)
     made = rlreport.compare(base, new, tmp_path / "out", fail_on=["any"])
     assert made.sentence == (
-        "Cannot be compared. "
+        "new and base cannot be compared. "
         "Fewer than three prompts (of metrics: blocks of steps) can be compared."
     )
     found = comparison_json(tmp_path / "out")
@@ -652,12 +653,12 @@ def test_two_prompts_are_too_few_to_be_compared(tmp_path):
     assert too_few.startswith("too few prompts or blocks have data: Length, ")
 
 
-def test_one_prompt_is_counted_in_the_singular(tmp_path):
+def test_prompts_that_only_one_side_has_are_counted(tmp_path):
     base = write_run(tmp_path / "base", prompts=range(2))
     new = write_run(tmp_path / "next", prompts=range(1, 3))
     _, outcome = compared(base, new)
     assert notes(outcome)[0].endswith(
-        "; 1 prompt in common. 1 prompt only in BASE. 1 prompt only in NEW."
+        "Prompts in common: 1; on one side only: 1 (base), 1 (next)."
     )
 
 
@@ -769,10 +770,11 @@ def test_markdown_and_mail_carry_the_verdict_and_two_pairs(loss):
     made, out = loss
     text = out.with_suffix(".md").read_text()
     assert text.startswith("<!-- rlreport ")
-    assert "**Lower in these runs: reward −0." in text
+    assert "**lost is worse than main by 0.339 (" in text
     assert text.count("what?") >= 2
     assert len(text) < 60_000
-    assert b"Lower in these runs: reward" in out.with_suffix(".eml").read_bytes()
+    mail = out.with_suffix(".eml").read_bytes()
+    assert b"Subject: lost is worse than main by 0.339\r\n" in mail
     assert made.outcome.flips
 
 
@@ -813,7 +815,7 @@ def test_the_folder_opens_at_its_index_and_reads_whole_without_scripts_on_a_phon
     with visiting(browser, loss[1] / "index.html", java_script_enabled=False) as opened:
         opened.wait_for_url("**/compare.html")
         opened.set_viewport_size({"width": 390, "height": 844})
-        assert "Lower in these runs" in (
+        assert "lost is worse than main" in (
             opened.text_content(".verdict .sentence") or ""
         )
         assert opened.locator(".charts .plot > svg").count() == 2

@@ -76,8 +76,8 @@ def test_several_runs_are_called_by_what_their_names_share():
     seeds = [run_named("grpo_s1"), run_named("grpo_s2")]
     same = [run_named("ppo")] * 3
     others = [run_named("x"), run_named("y"), run_named("z")]
-    assert labels(seeds, same) == ("grpo", "3 runs of ppo")
-    assert labels(others, run_named("w")) == ("x and 2 more", "w")
+    assert labels(seeds, same) == ("grpo", "ppo (3 runs)")
+    assert labels(others, run_named("w")) == ("x (and 2 more)", "w")
 
 
 def test_private_values_are_in_no_label():

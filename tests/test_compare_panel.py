@@ -109,13 +109,15 @@ def test_a_report_in_any_form_gives_the_tokens_of_its_logs(sides, form):
     of_report = compared(sides[form])
     assert len(of_logs.flips) > 8
     assert of_logs.token_pairs[0].new is not None
-    for flip, expected, found in zip(
+    for flip, expected, saved in zip(
         of_logs.flips, of_logs.token_pairs, of_report.token_pairs, strict=True
     ):
-        assert packed(found) == packed(expected)
-        assert found.new.raw_tokens[-1] == "Ġs2", flip
-        assert found.base.raw_tokens[-1] == "Ġs1"
+        assert packed(saved) == packed(expected)
+        assert saved.base is not None and saved.new is not None, flip
+        assert saved.new.raw_tokens[-1] == "Ġs2"
+        assert saved.base.raw_tokens[-1] == "Ġs1"
     one = of_report.token_pairs[0].base
+    assert one is not None
     assert set(one.figures) >= {"logp", "ref_logp", "log_ratio", "kl"}
     assert one.tokens[:5] == [" the", "\n", " 猫", "", "🎉"]
 
@@ -148,7 +150,9 @@ def test_tokens_of_the_first_prompts_are_kept_within_the_budget(sides, monkeypat
     sizes = [pair.size for pair in compared(sides["logs"]).token_pairs]
     monkeypatch.setattr(pair_tokens, "MOST_IN_ALL", sum(sizes[:3]))
     pairs = compared(sides["logs"]).token_pairs
-    assert [pair.size for pair in pairs] == [*sizes[:3], *[0] * (len(sizes) - 3)]
+    kept = [pair.size for pair in pairs]
+    assert kept[:3] == sizes[:3]
+    assert not any(kept[3:])
 
 
 @pytest.mark.parametrize("form", REPORTS)
@@ -158,7 +162,8 @@ def test_a_response_of_too_many_tokens_has_none_and_the_others_keep_theirs(
     longest = len(TOKENS) + 2
     monkeypatch.setattr(pair_tokens, "MOST_TOKENS", longest)
     pairs = compared(sides[form]).token_pairs
-    sizes = [len(one.raw_tokens) for pair in pairs for one in pair if one]
+    rollouts = [rollout for pair in pairs for rollout in pair if rollout]
+    sizes = [len(rollout.raw_tokens) for rollout in rollouts]
     assert 0 < len(sizes) < 2 * len(pairs)
     assert max(sizes) == longest
 
@@ -212,13 +217,12 @@ def test_a_broken_file_of_tokens_costs_the_tokens_alone(sides, logs, tmp_path):
 
 def test_all_figures_that_a_page_names_are_defined_and_no_others(made):
     page = (made / "compare.html").read_text("utf-8")
-    data = json.loads(
-        re.search(r'class="rows-data">(.*?)</script>', page, re.DOTALL)[1]
-    )
+    data = json.loads(found('class="rows-data">(.*?)</script>', page))
     named = set(re.findall(r'data-term="([^"]+)"', page))
     named |= {column["term"] for column in data["compared"]["columns"]} - {""}
-    packed = re.search('"(H4s[^"]+)"', (made / "data" / "terms.js").read_text())[1]
-    defined = set(re.findall('id="term=([^"]+)"', unpacked(packed.encode()).decode()))
+    script = (made / "data" / "terms.js").read_text()
+    definitions = unpacked(found('"(H4s[^"]+)"', script).encode()).decode()
+    defined = set(re.findall('id="term=([^"]+)"', definitions))
     assert {"reward_mean", "kl_k1_mean", "responses.reward"} <= named
     assert named <= defined
     assert all(term.startswith("token.") for term in defined - named)
@@ -226,9 +230,7 @@ def test_all_figures_that_a_page_names_are_defined_and_no_others(made):
 
 def test_figures_that_both_runs_have_come_in_columns(made):
     page = (made / "compare.html").read_text("utf-8")
-    data = json.loads(
-        re.search(r'class="rows-data">(.*?)</script>', page, re.DOTALL)[1]
-    )
+    data = json.loads(found('class="rows-data">(.*?)</script>', page))
     both = data["compared"]
     keys = [column["key"] for column in both["columns"]]
     assert {"mean_reward", "reward", "kl_k1", "response_tokens"} <= set(keys)
@@ -246,10 +248,12 @@ def test_a_long_response_keeps_its_end(sides):
     outcome = compared(sides["logs"])
     text = f"{'x' * 3 * MAX_CHARACTERS} Answer: 42"
     flip = type(outcome.flips[0])(1, 0.0, 1.0, 1.0, (1, 0), (1, 0), new_text=text)
-    cells = flips_table([flip]).rows[0].cells
-    (shown,) = [cell.text for cell in cells if "42" in str(cell.text)]
-    assert len(str(shown)) < MAX_CHARACTERS + 100
-    assert "characters left out" in str(shown)
+    cells = flips_table([flip], outcome).rows[0].cells
+    (cell,) = [cell for cell in cells if "42" in cell.end]
+    shown = f"{cell.text}{cell.end}"
+    assert len(shown) < MAX_CHARACTERS + 200
+    assert shown.endswith(" Answer: 42")
+    assert "characters left out" in shown
 
 
 def test_tokens_go_first_where_the_size_is_small(logs, made, tmp_path):
@@ -272,7 +276,7 @@ def test_the_tokens_of_a_folder_are_those_of_one_file(made):
         re.findall(r'class="tokens-data" data-step="(\d+)">([^<]+)</script>', page)
     )
     files = {
-        Path(name).stem: re.search('= "([^"]+)"', content.decode())[1]
+        Path(name).stem: found('= "([^"]+)"', content.decode())
         for name, content in files_below(made).items()
         if name.startswith("data/tokens/")
     }
@@ -283,6 +287,13 @@ def test_a_pair_has_as_many_tokens_as_both_of_its_responses():
     one = Rollout(1, 0, "", 0, "", "", raw_tokens=["a", "b"])
     assert TokenPair(None, None).size == 0
     assert TokenPair(one, one).size == 4
+
+
+def found(pattern: str, text: str) -> str:
+    """The group of a pattern's first match, which must be there."""
+    match = re.search(pattern, text, re.DOTALL)
+    assert match is not None
+    return match[1]
 
 
 def opened(made: Path, form: str) -> Path:

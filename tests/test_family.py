@@ -13,6 +13,12 @@ def made(name, settings, *, levels=("healthy",), reward=0.5, **facts):
     )
 
 
+def shown(rows):
+    view = family_table(rows)
+    assert view is not None
+    return view
+
+
 def columns_of(view):
     return {column.key: column for column in view.columns}
 
@@ -28,7 +34,7 @@ def test_a_family_is_of_two_rows_that_differ_in_a_setting_of_the_training():
     paths = [made(name, {"output_dir": name, "lr": 1}) for name in "ab"]
     assert family_table(paths) is None
     assert family_table(paths, alone=False) is not None
-    view = family_table([made("a", {"optim.lr": 1}), made("b", {"optim.lr": 2})])
+    view = shown([made("a", {"optim.lr": 1}), made("b", {"optim.lr": 2})])
     assert [column.key for column in view.columns] == [
         "run",
         "card:optim.lr",
@@ -57,7 +63,7 @@ def test_eight_settings_are_visible_and_long_names_that_end_alike_are_whole():
     cards = [{f"k{i:02}": value for i in range(50)} for value in (1, 2)]
     for card in cards:
         card |= {"actor.lr": card["k00"], "critic.lr": card["k00"]}
-    view = family_table([made("a", cards[0]), made("b", cards[1])])
+    view = shown([made("a", cards[0]), made("b", cards[1])])
     settings = [c for c in view.columns if c.key.startswith("card:")]
     assert len(settings) == 40
     assert [c.key for c in settings if not c.hidden] == [c.key for c in settings[:8]]
@@ -67,12 +73,12 @@ def test_eight_settings_are_visible_and_long_names_that_end_alike_are_whole():
 
 def test_numbers_are_sorted_as_numbers_also_as_texts_and_written_as_they_are():
     rows = [made("a", {"lr": "1e-6"}), made("b", {"lr": 32}), made("c", {"lr": "10"})]
-    view = family_table(rows)
+    view = shown(rows)
     assert columns_of(view)["card:lr"].kind == "number"
     assert texts_of(view, "card:lr") == ["1e-6", "32", "10"]
     assert [row.cells[1].value for row in view.rows] == [1e-6, 32.0, 10.0]
     for other in (True, "auto", "nan", "1_0", None):
-        view = family_table([made("a", {"lr": 1}), made("b", {"lr": other})])
+        view = shown([made("a", {"lr": 1}), made("b", {"lr": other})])
         assert columns_of(view)["card:lr"].kind == "name"
 
 
@@ -84,7 +90,7 @@ def test_a_row_of_several_runs_has_their_mean_range_verdicts_and_first_harm():
         reward=Levels((0.5, 0.7, 0.9), (0.1, 0.2, 0.6)),
         harm=(math.nan, 40.0, math.nan),
     )
-    view = family_table([several, made("high", {"lr": 2})])
+    view = shown([several, made("high", {"lr": 2})])
     assert texts_of(view, "runs") == ["3", "1"]
     assert texts_of(view, "reward_last") == ["0.30 (0.10 to 0.60)", "0.500"]
     assert texts_of(view, "harm") == ["40 (1 of 3 runs)", "–"]
@@ -109,8 +115,13 @@ def test_validation_stands_for_the_reward_where_all_rows_have_it(validated, keys
         score = Levels((0.6,), (0.4,)) if number < validated else Levels()
         rows.append(made("abc"[number], {"lr": number}, validation=score))
     found = [
-        key
-        for key in columns_of(family_table(rows))
-        if "_" in key or key == "validation"
+        key for key in columns_of(shown(rows)) if "_" in key or key == "validation"
     ]
     assert found == keys
+
+
+def test_paths_are_hidden_even_where_few_settings_differ():
+    rows = [made(name, {"lr": name, "output_dir": name}) for name in "ab"]
+    columns = columns_of(shown(rows))
+    assert columns["card:output_dir"].hidden
+    assert not columns["card:lr"].hidden

@@ -1,10 +1,12 @@
 """The index: a row a report, whatever state it is in."""
 
 import html
+import io
 import json
 import random
 import re
 import shutil
+import zipfile
 from itertools import product
 
 import numpy as np
@@ -441,6 +443,67 @@ def test_more_groups_than_colours_are_all_drawn_and_broken_ones_have_a_curve(tmp
     assert len(re.findall(r'd="[^"]*" fill="[^"]*" fill-opacity="0.13"', chart)) == 1
 
 
+JUNK: tuple[object, ...] = (
+    None,
+    [],
+    {},
+    "<script>alert(1)</script>",
+    "\u202egpj.exe\u0000\ud800",
+    -1e308,
+    [[1e999, float("nan"), "x", None, {}], 3, {"quantity": "reward"}],
+    "x" * 100_000,
+    True,
+)
+PLACES = (
+    ("run",),
+    ("steps",),
+    ("curves",),
+    ("curves", 0, "quantity"),
+    ("curves", 0, "steps"),
+    ("curves", 0, "values"),
+    ("curves", 0, "last"),
+    ("curves", 0, "unit"),
+    ("reward",),
+    ("verdict",),
+    ("verdict", "level"),
+    ("verdict", "lead"),
+    ("verdict", "what"),
+    ("verdict", "next"),
+    ("verdict", "course"),
+    ("verdict", "evidence"),
+    ("findings",),
+    ("card",),
+    ("card", "entries"),
+    ("card", "entries", "lr"),
+    ("shown",),
+    ("responses",),
+    ("generator", "version"),
+)
+
+
+def test_reports_of_strangers_are_listed_whatever_they_hold(runs, tmp_path):
+    text = (runs / "run:1#<i>.zip").read_bytes()
+    with zipfile.ZipFile(io.BytesIO(text)) as archive:
+        sample = archive.read("data/report.json")
+    for number, (place, junk) in enumerate(product(PLACES, JUNK)):
+        about = json.loads(sample)
+        *outer, key = place
+        inside = about
+        for part in outer:
+            inside = inside[part]
+        inside[key] = junk
+        folder = tmp_path / f"r{number}" / "data"
+        folder.mkdir(parents=True)
+        (folder / "report.json").write_text(json.dumps(about), encoding="utf-8")
+    for lang in ("en", "zh"):
+        made = rlreport.index([tmp_path], tmp_path / "index.html", lang=lang)
+        page = made.out.read_text()
+        # "Infinity" is no JSON: that report is said to be broken.
+        assert made.reports == len(PLACES) * len(JUNK)
+        assert "<script>alert" not in page
+        assert len(page) < 2_500_000
+
+
 def write_rollouts(path, rng):
     rows = []
     for step, n in product(range(30), range(8)):
@@ -469,6 +532,17 @@ def middle_of_leading(*curves):
     return (leading.first.value + leading.top.value) / 2
 
 
+def assert_same_levels(curves, courses):
+    """Assert that the short curves have the levels of the verdict's courses."""
+    # The names of those in other units have them at their end.
+    names = {short["quantity"].removesuffix("_chars") for short in curves}
+    assert courses.keys() <= {name.removesuffix("_token") for name in names}
+    for short in curves:
+        for part in ("first", "lowest", "highest", "last"):
+            whole = courses.get(short["quantity"], {}).get(part, {})
+            assert whole.get("value", short[part]) == short[part]
+
+
 def test_index_report_and_comparison_have_the_same_numbers(tmp_path):
     rng = random.Random(3)
     kinds = ("rollouts", "metrics", "both")
@@ -494,10 +568,7 @@ def test_index_report_and_comparison_have_the_same_numbers(tmp_path):
             assert f'title="{exact(value)}">{written(value)}' in page
             assert part == "best" or f'title="{exact(value)}, step' in overview
         assert rows[kind]["steps"] == "30"
-        for short in about["curves"]:
-            for part in ("first", "lowest", "highest", "last"):
-                whole = courses.get(short["quantity"], {}).get(part, {})
-                assert whole.get("value", short[part]) == short[part]
+        assert_same_levels(about["curves"], courses)
         curves[kind] = np.array([step["reward_mean"] for step in about["steps"]])
         leading = about["reward"]["values"]
         assert sparkline(np.array(leading)) in page

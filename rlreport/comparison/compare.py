@@ -12,6 +12,7 @@ import pandas as pd
 import xxhash
 
 from rlreport.check.course import Course, course_of
+from rlreport.check.judges.length import NEARLY
 from rlreport.check.prepared import Kind
 from rlreport.check.run import has
 from rlreport.check.series import Series
@@ -23,10 +24,16 @@ from rlreport.comparison.data_file import (
     trainer_rows,
     with_even_blocks,
 )
-from rlreport.comparison.decomposition import Decomposition, decomposition_of
+from rlreport.comparison.decomposition import (
+    FORMATS,
+    Decomposition,
+    decomposition_of,
+    marks_of,
+)
 from rlreport.comparison.guardrails import (
     ALL_RIGHT,
     ALL_WRONG,
+    CHARACTERS,
     OF_WHOLE_TEXTS,
     Guardrail,
     guardrails_of,
@@ -42,9 +49,9 @@ from rlreport.comparison.statistics import (
 )
 from rlreport.comparison.tasks import (
     Tasks,
-    best_of_two,
     no_changes,
     prompt_changes_of,
+    solved_or_not,
     tasks_of,
 )
 from rlreport.errors import UsageError
@@ -52,6 +59,7 @@ from rlreport.figures.ragged import Floats, Ints
 from rlreport.figures.rounding import rounded
 from rlreport.summarise.steps import most_common, rounded_columns
 from rlreport.text.clean import number_as_text
+from rlreport.text.labels import ANSWER_MARKS, PHRASE
 
 # Prompts are paired if all runs share at least this fraction of the smallest run's prompts
 LEAST_SHARED = 0.3
@@ -60,6 +68,8 @@ LEAST_SHARED = 0.3
 LEAST_RUNS = 3
 # Fraction of the common steps, counted from the end, over which runs are compared
 WINDOW_SHARE = 0.2
+# Of texts that a logger cut elsewhere than at their ends, at least this part marks its answer
+MOST_MARKED = 0.5
 
 # Values of ``pair_by``: match prompts by text, or by group_id. Other values are field names
 PROMPT = "prompt"
@@ -297,8 +307,8 @@ class Comparison:
         """
         if not self.effect.paired:
             return no_changes()
-        best = best_of_two([frame["reward"] for frame in self.responses])
-        return prompt_changes_of(self.inside, self.base_count, best)
+        responses = _inside(solved_or_not(self.responses), self.windows)
+        return prompt_changes_of(responses, self.base_count)
 
     @cached_property
     def equal_kl(self) -> dict[str, EqualKL]:
@@ -429,16 +439,18 @@ def _comparable_responses(sides: Sequence[Side]) -> list[pd.DataFrame]:
     """Return the responses of each run, with columns that have the same meaning in all runs.
 
     The columns ALL_RIGHT and ALL_WRONG are added. Those in OF_WHOLE_TEXTS are dropped if the logger
-    of any run cuts texts. Prompts of redacted runs get keys that match those of no other run.
+    of any run cuts texts, and so is FORMATS unless it keeps their ends. Prompts of redacted runs
+    get keys that match those of no other run.
     """
-    is_cut = any(side.cut for side in sides)
+    cut = [side.responses for side in sides if side.cut]
+    left_out = list(OF_WHOLE_TEXTS) if cut else []
+    if not all(map(_keeps_ends, cut)):
+        left_out.append(FORMATS)
     best_rewards = [side.responses["reward"].max() for side in sides]
     best = float(np.fmax.reduce(best_rewards))  # ignores a run without rewards (NaN)
     frames = []
     for number, side in enumerate(sides, 1):
-        frame = side.responses
-        if is_cut:
-            frame = frame.drop(columns=list(OF_WHOLE_TEXTS), errors="ignore")
+        frame = side.responses.drop(columns=left_out, errors="ignore")
         if not side.named:
             # The keys of such a run are numbers from 0, far below 2**40: adding a multiple of it
             # gives each run a range of its own.
@@ -451,6 +463,20 @@ def _comparable_responses(sides: Sequence[Side]) -> list[pd.DataFrame]:
             frame = frame.assign(**kinds)
         frames.append(frame)
     return frames
+
+
+def _keeps_ends(responses: pd.DataFrame) -> bool:
+    """Return whether a logger that cuts texts keeps their ends: most of the longest have a mark.
+
+    A phrase such as "answer is" does not count, as it may stand anywhere.
+    """
+    if not {FORMATS, CHARACTERS} <= set(responses):
+        return False
+    lengths = responses[CHARACTERS]
+    longest = responses.loc[lengths >= NEARLY * lengths.max(), FORMATS]
+    marks = sum(1 << bit for bit, mark in enumerate(ANSWER_MARKS) if mark != PHRASE)
+    has_mark = marks_of(longest.to_numpy(np.float64)) & marks > 0
+    return bool(has_mark.mean() >= MOST_MARKED)
 
 
 def _common_split(frames: list[pd.DataFrame]) -> tuple[str, list[pd.DataFrame]]:

@@ -41,7 +41,10 @@ MAX_DATA = 500_000_000
 MAX_CELLS = 50_000_000  # Maximum number of cells of each of a report's tables
 _LISTED = [c.name for c in RESPONSE_COLUMNS if c.dtype == "float64" and c.listed]
 _FIGURES = dict.fromkeys(
-    [*_LISTED, "response_chars", "mismatch_k3", "answer_format", "other_script"]
+    [
+        *(*_LISTED, "response_chars", "mismatch_k3"),
+        *("answer_format", "other_script", "correct"),
+    ]
 )
 # Value of ``split`` in rows with the trainer's means of a step, not figures of one response
 METRICS = "metrics"
@@ -164,14 +167,13 @@ def _block_numbers(count: int) -> Ints:
 def with_even_blocks(window: pd.DataFrame) -> pd.DataFrame:
     """Return some adjacent rows of ``trainer_rows`` or ``trainer_data`` in blocks of even length.
 
-    Every block counts the same, also one of which the window has a single step. They are as many
-    as fit into the window.
+    Every block counts the same, also one of which the window has a single step.
     """
     if window.empty:
         return window
     pairs = window["pair"]
     usual_size = int(pairs.value_counts().iloc[0])
-    count = len(window) // usual_size
+    count = -(-len(window) // usual_size)
     blocks = np.arange(len(window)) * count // len(window)
     first = pairs.iloc[0]
     return window.assign(pair=(first + blocks).astype(pairs.dtype))

@@ -31,10 +31,11 @@ from rlreport.check.series import Series
 from rlreport.comparison.data_file import PART
 from rlreport.comparison.means import effect_on, means_of
 from rlreport.comparison.statistics import LEVEL, Effect, p_of_parts
-from rlreport.figures.ragged import Floats
+from rlreport.figures.ragged import Floats, Ints
 from rlreport.figures.rounding import change, rounded
 from rlreport.text.labels import ANSWER_MARKS
 
+FORMATS = "answer_format"  # Column with bits of ``labels.ANSWER_MARKS``
 # Id of the property that the answer is marked, in a way that ``Property.mark`` names
 FORMAT = "format"
 ANY_MARK = "any"  # ``Property.mark`` of an answer that is marked in any way
@@ -230,61 +231,73 @@ def _part_and_rest(categories: Sequence[_Category]) -> tuple[float, float]:
     return part, rest
 
 
+class _Members(NamedTuple):
+    """Which responses have a property, (responses,) for each run."""
+
+    id: str
+    mark: str
+    of_runs: list[NDArray[np.bool_]]
+
+
 def _properties(compared: Compared, weights: Sequence[Floats]) -> list[Property]:
-    found = [
-        _property(compared, weights, id, mark, members)
-        for id, mark, members in _members(compared.frames)
-    ]
-    # Neither does one that all responses have.
-    found = [one for one in found if one.base_share + one.new_share < 2]
+    logged = {(one.id, one.mark): one for one in _members(compared.frames)}
+    found = [_property(compared, weights, one) for one in logged.values()]
     p_values = p_of_parts([one.share for one in found], compared.whole)
     found = [one._replace(p=p) for one, p in zip(found, p_values, strict=True)]
     formats = [one for one in found if one.id == FORMAT]
-    others = [one for one in found if one.id != FORMAT]
+    shown = [one for one in found if one.id != FORMAT]
     if formats:
-        others.append(_most_changed(formats))
-    return sorted(others, key=lambda one: -abs(one.part))
+        shown.append(_most_changed(formats))
+    shown = [
+        one._replace(within=_within(compared, logged[one.id, one.mark]))
+        for one in shown
+    ]
+    return sorted(shown, key=lambda one: -abs(one.part))
 
 
-def _members(
-    frames: Sequence[pd.DataFrame],
-) -> list[tuple[str, str, list[NDArray[np.bool_]]]]:
-    """Return id, mark, and for each run which responses have it, of all properties logged."""
+def _members(frames: Sequence[pd.DataFrame]) -> list[_Members]:
+    """Return the properties that divide the responses; all runs have to log them."""
     found = []
     for id, column in _COLUMNS.items():
         if all(has(frame, column) for frame in frames):
-            members = [frame[column].to_numpy(np.float64) > 0 for frame in frames]
-            found.append((id, "", members))
-    if all(has(frame, "answer_format") for frame in frames):
-        marks = [
-            np.nan_to_num(frame["answer_format"].to_numpy(np.float64)).astype(np.int64)
-            for frame in frames
-        ]
+            of_runs = [frame[column].to_numpy(np.float64) > 0 for frame in frames]
+            found.append(_Members(id, "", of_runs))
+    if all(has(frame, FORMATS) for frame in frames):
+        marks = [marks_of(frame[FORMATS].to_numpy(np.float64)) for frame in frames]
         for bit, mark in enumerate(ANSWER_MARKS):
-            found.append((FORMAT, mark, [(one >> bit & 1) > 0 for one in marks]))
-        found.append((FORMAT, ANY_MARK, [one > 0 for one in marks]))
-    # One that no response has divides nothing.
-    return [one for one in found if any(is_in.any() for is_in in one[2])]
+            of_runs = [(one >> bit & 1) > 0 for one in marks]
+            found.append(_Members(FORMAT, mark, of_runs))
+        found.append(_Members(FORMAT, ANY_MARK, [one > 0 for one in marks]))
+    return [one for one in found if 0 < np.concatenate(one.of_runs).mean() < 1]
+
+
+def marks_of(values: Floats) -> Ints:
+    """Return FORMATS as integers, 0 for what a report of another make may have instead."""
+    known = (values > 0) & (values < 2 ** len(ANSWER_MARKS))
+    return np.where(known, values, 0).astype(np.int64)
+
+
+def _within(compared: Compared, members: _Members) -> Effect:
+    """Return the difference of rewards of the responses that have a property."""
+    rewards = [
+        np.where(is_in, frame["reward"].to_numpy(np.float64), np.nan)
+        for frame, is_in in zip(compared.frames, members.of_runs, strict=True)
+    ]
+    return compared.effect_on(rewards)
 
 
 def _property(
-    compared: Compared,
-    weights: Sequence[Floats],
-    id: str,
-    mark: str,
-    members: Sequence[NDArray[np.bool_]],
+    compared: Compared, weights: Sequence[Floats], members: _Members
 ) -> Property:
-    having = _category(compared, weights, members)
-    lacking = _category(compared, weights, [~is_in for is_in in members])
+    """Return a property without ``within``, which takes long."""
+    of_runs = members.of_runs
+    having = _category(compared, weights, of_runs)
+    lacking = _category(compared, weights, [~is_in for is_in in of_runs])
     part, rest = _part_and_rest([having, lacking])
-    rewards = [
-        np.where(is_in, frame["reward"].to_numpy(np.float64), np.nan)
-        for frame, is_in in zip(compared.frames, members, strict=True)
-    ]
-    share = compared.effect_on([is_in.astype(np.float64) for is_in in members])
+    share = compared.effect_on([is_in.astype(np.float64) for is_in in of_runs])
     return Property(
-        id=id,
-        mark=mark,
+        id=members.id,
+        mark=members.mark,
         base_share=rounded(having.base_share),
         new_share=rounded(having.new_share),
         base_with=rounded(having.base),
@@ -294,7 +307,7 @@ def _property(
         part=rounded(part),
         rest=rounded(rest),
         share=share,
-        within=compared.effect_on(rewards),
+        within=Effect(),
         p=share.p,
     )
 

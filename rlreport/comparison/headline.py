@@ -9,6 +9,7 @@ from rlreport.comparison.labels import changed_settings, values_of
 from rlreport.comparison.outcome import Outcome
 from rlreport.comparison.remarks import reasons
 from rlreport.comparison.words import lead_of, window, with_sign
+from rlreport.text.clean import one_line
 from rlreport.text.messages import (
     clauses,
     figure,
@@ -49,6 +50,7 @@ _REWARDS = {
 # Numbers from 10⁶ on, and below 0.0001, are not written with fixed decimals
 _LEAST = 1e-4
 _MOST = 1e6
+_LONGEST_KEY = 80  # Characters of a setting's name
 _MOST_SETTINGS = 3  # that are listed with their values
 
 
@@ -278,7 +280,7 @@ def changed(outcome: Outcome) -> str:
         base, new = values_of(setting, redact=outcome.redact)
         item = message(
             "{setting} {base} → {new}",
-            setting=setting.key.removeprefix("config."),
+            setting=one_line(setting.key.removeprefix("config."), _LONGEST_KEY),
             base=base,
             new=new,
         )

@@ -122,8 +122,8 @@ def _side_name(runs: Sequence[ComparedRun]) -> str:
         return shared.pop()
     name = one_line(names[0], LONGEST)
     if len(set(names)) == 1:
-        return message("{count:count} runs of {name}", count=len(runs), name=name)
-    return message("{name} and {count:count} more", name=name, count=len(runs) - 1)
+        return message("{name} ({count:count} runs)", name=name, count=len(runs))
+    return message("{name} (and {count:count} more)", name=name, count=len(runs) - 1)
 
 
 def _last_part(name: str) -> str:

@@ -27,7 +27,13 @@ from rlreport.figures.grouped import Grouped
 from rlreport.figures.ragged import Ints
 from rlreport.figures.rounding import difference, significant
 from rlreport.summarise.environments import ENVIRONMENT_FIELDS, environments_in
-from rlreport.summarise.prompt_courses import Measure, PromptCourse, courses_of
+from rlreport.summarise.prompt_courses import (
+    Measure,
+    PromptCourse,
+    courses_of,
+    measure_of,
+)
+from rlreport.text.clean import number_as_text
 
 DIFFICULTIES = ("hard", "medium", "easy")
 
@@ -109,12 +115,20 @@ def _environments(
         ],
         ignore_index=True,
     )
-    found = environments_in(extras.rename(columns=lambda name: name[len(EXTRA) :]))
+    extras = extras.rename(columns=lambda name: name[len(EXTRA) :])
+    for name, values in extras.items():
+        if values.dtype.kind == "O":  # numbers in one run and texts in another, maybe
+            extras[name] = values.map(_as_text, na_action="ignore")
+    found = environments_in(extras)
     if found is None:
         return "", [], []
     ends = np.cumsum([len(frame) for frame in frames])
     # "" stands for the pooled ones, whose index is the number of names.
     return found.column, [*found.names, ""], np.split(found.index, ends[:-1])
+
+
+def _as_text(value: object) -> str:
+    return number_as_text(value) if isinstance(value, float) else str(value)
 
 
 def _classes(
@@ -198,10 +212,28 @@ def _judged(tasks: Sequence[Task], whole: Effect) -> list[Task]:
     return judged
 
 
-def best_of_two(rewards: Sequence[pd.Series]) -> float | None:
-    """Return the higher one of the two values that the rewards of all runs have, else None."""
-    values = np.unique(np.concatenate([one.dropna().unique() for one in rewards]))
-    return float(values[1]) if len(values) == 2 else None
+def solved_or_not(frames: Sequence[pd.DataFrame]) -> list[pd.DataFrame]:
+    """Return tables with the column ``solved``: 1 for right answers, 0 for wrong ones, or NaN.
+
+    As logged if that is known of half of the rewarded responses of each run, else by rewards if all
+    of them together have two values. Without either, the tables have no such column.
+    """
+    if all(_knows_right(frame) for frame in frames):
+        return [frame.assign(solved=frame["correct"]) for frame in frames]
+    rewards = [frame["reward"].dropna().unique() for frame in frames]
+    values = np.unique(np.concatenate(rewards))
+    if len(values) != 2:
+        return list(frames)
+    best = values[1]
+    solved = []
+    for frame in frames:
+        is_best = (frame["reward"] == best).astype(np.float64)
+        solved.append(frame.assign(solved=is_best.where(frame["reward"].notna())))
+    return solved
+
+
+def _knows_right(frame: pd.DataFrame) -> bool:
+    return "correct" in frame and measure_of(frame) == "solved"
 
 
 def no_changes() -> pd.DataFrame:
@@ -209,36 +241,34 @@ def no_changes() -> pd.DataFrame:
     return pd.DataFrame(columns=list(COLUMNS))
 
 
-def prompt_changes_of(
-    frames: Sequence[pd.DataFrame], base_count: int, best: float | None
-) -> pd.DataFrame:
+def prompt_changes_of(frames: Sequence[pd.DataFrame], base_count: int) -> pd.DataFrame:
     """Return a row per prompt that all runs have: how its rewards changed, and whether clearly.
 
     Columns: ``pair``, mean rewards ``base`` and ``new`` (each run counts the same), ``delta``, the
     numbers of responses ``base_count`` and ``new_count``, and ``change``, a value of CHANGES.
 
     Args:
-        frames: the compared responses of each run, the BASE runs first.
+        frames: the compared responses of each run, the BASE runs first; see ``solved_or_not``.
         base_count: number of BASE runs.
-        best: the reward of right answers if rewards have two values, else None.
     """
-    rewards = [_rewards(frame) for frame in frames]
-    means = _by_prompt(means_of(rewards, base_count))
+    measure: Measure = "solved" if "solved" in frames[0] else "reward"
+    sides = []
+    for run, frame in enumerate(frames):
+        value = frame["solved" if measure == "solved" else "reward"]
+        known = np.isfinite(value) & np.isfinite(frame["reward"])
+        columns = frame[["pair", "reward"]].assign(
+            side=int(run >= base_count), value=value
+        )
+        sides.append(columns.loc[known.to_numpy()])
+    means = _by_prompt(means_of(sides, base_count))
     if means.empty:
         return no_changes()
-    sides = [
-        frame.assign(side=int(run >= base_count)) for run, frame in enumerate(rewards)
-    ]
     responses = pd.concat(sides)
     responses = responses[responses["pair"].isin(means.index)]
     responses = responses.sort_values("pair", kind="stable")
     prompts = Grouped.by(responses["pair"].to_numpy())
     side = responses["side"].to_numpy(np.int64)
-    values = responses["reward"].to_numpy(np.float64)
-    measure: Measure = "reward"
-    if best is not None:
-        measure = "solved"
-        values = (values == best).astype(np.float64)
+    values = responses["value"].to_numpy(np.float64)
     courses = courses_of(values, prompts, side, measure)
     counts = prompts.sum(side.astype(np.float64)).astype(np.int64)
     return pd.DataFrame(

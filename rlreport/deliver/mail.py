@@ -17,7 +17,6 @@ from rlreport.errors import UsageError
 from rlreport.options import OutputOptions
 from rlreport.system.own_output import MARKS
 from rlreport.text.clean import shortened
-from rlreport.text.messages import message
 
 if TYPE_CHECKING:
     from email.headerregistry import Address
@@ -62,7 +61,6 @@ def write_mail(report: Deliverable, path: Path) -> None:
     from rlreport.pages.html import GENERATOR
 
     options = report.options
-    headline = report.summary().headline
     charts = pictures(report, MOST_PICTURES, width=PICTURE_WIDTH)
     # Without Vega: the attachment has no interactive charts, see ``encode_attached_view``.
     attachment = b"".join(document(report, charts=False))
@@ -76,8 +74,7 @@ def write_mail(report: Deliverable, path: Path) -> None:
     mail["From"] = addresses("--from", sender)
     if options.to:
         mail["To"] = addresses("--to", *options.to)
-    title = message("{run} · {verdict}", run=report.title, verdict=headline)
-    title = options.language.of(title)
+    title = options.language.of(report.summary().subject)
     mail["Subject"] = "-"  # replaced below: ``_header`` encodes it safely
     mail["Message-ID"] = f"<{digest}@{DOMAIN}>"
     _add_body(mail, texts, charts)

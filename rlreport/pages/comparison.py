@@ -30,6 +30,7 @@ from rlreport.pages.scripts import assets
 from rlreport.pages.summary import Detail
 from rlreport.pages.table import Shell, terms_in
 from rlreport.pages.terms import TERMS_SCRIPT, packed_definitions
+from rlreport.text.messages import message
 
 PAGE = "compare.html"
 INDEX = "index.html"
@@ -182,8 +183,13 @@ class ComparisonSummary:
         self.pages = pages
 
     @property
-    def headline(self) -> str:
-        return headline(self.pages.outcome)
+    def subject(self) -> str:
+        outcome = self.pages.outcome
+        result = headline(outcome)
+        # Unless both are broken, the result names what was compared.
+        if len(outcome.broken) < len(outcome.runs) and not self.pages.options.title:
+            return result
+        return message("{run} · {verdict}", run=self.pages.title, verdict=result)
 
     @cached_property
     def view(self) -> ComparisonView:

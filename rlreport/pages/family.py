@@ -185,7 +185,7 @@ def setting_columns(
     Args:
         keys: dotted names of the settings; the first of them have a column.
         cards: the configurations of the table's rows.
-        shown: how many columns are visible without being selected.
+        shown: how many columns are visible without being selected; bookkeeping never is.
     """
     keys = keys[: _most_keys(len(cards))]
     last_parts = Counter(key.rpartition(".")[2] for key in keys)
@@ -199,7 +199,7 @@ def setting_columns(
             last_part if is_clear else key,
             kind="name" if None in numbers else "number",
             help=message("{key}, from the configuration", key=key),
-            hidden=number >= shown,
+            hidden=number >= shown or not is_relevant(key),
         )
         columns[column] = [_setting_cell(card, key, column.kind) for card in cards]
     return columns

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -13,14 +12,16 @@ from rlreport.draw.curves import ChartStyle, DrawnCurve, curve_chart, curves_of
 from rlreport.draw.frame import Frame
 from rlreport.draw.theme import LIGHT, PALETTE, THIN
 from rlreport.figures.ragged import Floats
-from rlreport.pages.index_groups import Group, mean, score_of
+from rlreport.pages.index_groups import Group, by_score, score_of, shared_start
 from rlreport.pages.index_metrics import QUANTITIES, Metric
 from rlreport.text.clean import shortened
 from rlreport.text.messages import clauses, message
 
-# Maximum number of characters of a curve's name, which are its last ones
+# Maximum number of characters of a curve's name: names mostly differ in their last ones
 _LONGEST_LABEL = 40
-# Of more configurations than there are styles, so many broken ones have a curve of their own
+# Of more configurations than there are styles, so many have a curve of their own: all styles before
+# that of the others; and so many of them are broken ones
+_MOST_OWN = [colour for colour, _ in PALETTE].index(LIGHT["muted"])
 _MOST_BROKEN = 3
 
 
@@ -32,12 +33,13 @@ def score_chart(groups: Sequence[Group], name: str, title: str) -> Chart | None:
     curve with their mean and their range, so that none is left out.
     """
     score = score_of(groups)
-    drawn = [group for group in groups if any(map(len, _curves(group, score)))]
+    drawn = [g for g in by_score(groups) if any(map(len, _curves(g, score)))]
     if len(drawn) < 2:
         return None
-    own, others = _chosen(drawn, score)
+    own, others = _chosen(drawn)
     steps = _all_steps(drawn, score)
-    curves = curves_of([(_label(group), np.full(len(steps), np.nan)) for group in own])
+    labels = _labels(own, shared_start(drawn))
+    curves = curves_of([(label, np.full(len(steps), np.nan)) for label in labels])
     curves = [
         _curve(curve, [group], score, steps)
         for curve, group in zip(curves, own, strict=True)
@@ -60,24 +62,16 @@ def score_chart(groups: Sequence[Group], name: str, title: str) -> Chart | None:
     return chart and replace(chart, interactive=False)
 
 
-def _chosen(
-    groups: Sequence[Group], score: str
-) -> tuple[Sequence[Group], Sequence[Group]]:
-    """Return the groups with a curve of their own, and those that share one."""
-    if len(groups) <= len(PALETTE):
-        return groups, ()
-    most = len([colour for colour, _ in PALETTE if colour != LIGHT["muted"]]) - 1
-
-    def rank(group: Group) -> float:
-        last = mean(group.values(score))
-        return math.inf if math.isnan(last) else -last
-
-    ranked = sorted(groups, key=rank)
+def _chosen(ranked: Sequence[Group]) -> tuple[list[Group], list[Group]]:
+    """Return the groups with a curve of their own, and those that share one; the best are first."""
+    if len(ranked) <= len(PALETTE):
+        return [*ranked], []
     broken = [g for g in ranked if any(run.level == "critical" for run in g.runs)]
-    own = broken[-_MOST_BROKEN:]  # the lowest of them
-    own += [group for group in ranked if group not in own][: most - len(own)]
-    own.sort(key=rank)
-    return own, [group for group in groups if group not in own]
+    chosen = broken[-_MOST_BROKEN:]  # the lowest of them
+    chosen += [group for group in ranked if group not in chosen]
+    chosen = chosen[:_MOST_OWN]
+    own = [group for group in ranked if group in chosen]
+    return own, [group for group in ranked if group not in chosen]
 
 
 def _curves(group: Group, score: str) -> list[Floats]:
@@ -91,10 +85,13 @@ def _all_steps(groups: Sequence[Group], score: str) -> Floats:
     return np.unique(np.concatenate(steps))
 
 
-def _label(group: Group) -> str:
-    """Return the end of the group's name, in which names mostly differ."""
+def _labels(groups: Sequence[Group], shared: str) -> list[str]:
+    """Return the groups' names; long ones without their ``shared`` start, or only their ends."""
+    names = [group.name for group in groups]
+    if max(map(len, names)) > _LONGEST_LABEL:
+        names = [name.removeprefix(shared) for name in names]
     # ``shortened`` cuts the end of a text, so that the name is reversed for it.
-    return shortened(group.name[::-1], _LONGEST_LABEL)[::-1]
+    return [shortened(name[::-1], _LONGEST_LABEL)[::-1] for name in names]
 
 
 def _curve(

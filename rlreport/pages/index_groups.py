@@ -88,17 +88,17 @@ def _are_alike(names: frozenset[str], others: frozenset[str]) -> bool:
     return len(names & others) >= SHARED_NAMES * len(names | others)
 
 
-def family_name(groups: Sequence[Group]) -> str:
-    """Return what the names of a family's groups begin with, else the first name and "others"."""
+def shared_start(groups: Sequence[Group]) -> str:
+    """Return the words that the names of all groups begin with, and the mark after them."""
     names = [group.name for group in groups]
     shared = commonprefix(names)  # noqa: RUF071
-    if shared not in names:  # only whole words
-        ends = [shared.rfind(separator) for separator in _SEPARATORS]
-        shared = shared[: max(ends) + 1]
-    shared = shared.rstrip(_SEPARATORS)
-    if len(shared) > 1:
-        return shared
-    return message("{name} and others", name=names[0])
+    return shared[: max(map(shared.rfind, _SEPARATORS)) + 1]
+
+
+def family_name(groups: Sequence[Group]) -> str:
+    """Return what the names of a family's groups begin with, else the first name and "others"."""
+    shared = shared_start(groups).rstrip(_SEPARATORS)
+    return shared or message("{name} and others", name=groups[0].name)
 
 
 def score_of(groups: Sequence[Group]) -> str:
@@ -113,19 +113,24 @@ def mean(values: Sequence[float]) -> float:
     return sum(finite) / len(finite) if finite else math.nan
 
 
-def family_rows(groups: Sequence[Group]) -> list[FamilyRow]:
-    """Return the rows of a family, the best first: by the last level of its score."""
+def by_score(groups: Sequence[Group]) -> list[Group]:
+    """Return groups by the last level of their score, the best first."""
     score = score_of(groups)
 
     def rank(group: Group) -> float:
         last = mean(group.values(score))
         return math.inf if math.isnan(last) else -last  # NaN has no order
 
+    return sorted(groups, key=rank)
+
+
+def family_rows(groups: Sequence[Group]) -> list[FamilyRow]:
+    """Return the rows of a family, the best first."""
     # A setting that differs within a group, such as the seed, tells no groups apart.
     within = set[str]()
     for group in groups:
         within |= _disagreed(group)
-    return [_family_row(group, within) for group in sorted(groups, key=rank)]
+    return [_family_row(group, within) for group in by_score(groups)]
 
 
 def _family_row(group: Group, within: set[str]) -> FamilyRow:

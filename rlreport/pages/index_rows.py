@@ -94,6 +94,7 @@ def index_run(report: Listed, language: Language = ENGLISH) -> IndexRun:
         why = shortened(report.why, _LONGEST)
         name = shortened(report.name, _LONGEST_NAME) or report.place
         return IndexRun(report.place, report.href, name, sentence=why)
+    verdict = section(about, "verdict")
     level, lead = verdict_of(about)
     level = known_level(level)
     since = number(section(lead or {}, "onset").get("step"))
@@ -103,7 +104,8 @@ def index_run(report: Listed, language: Language = ENGLISH) -> IndexRun:
         name=shortened(_text(about.get("run")), _LONGEST_NAME) or report.place,
         level=level,
         sentence=_sentence(about, language),
-        next=_text(section(about, "verdict").get("next")),
+        # A report has that in English alone.
+        next=_text(verdict.get("next")) if language == ENGLISH else "",
         evidence=_evidence(report),
         since=since,
         is_harmed=lead is not None and level in ("critical", "warning"),

@@ -40,8 +40,8 @@ class Summary(Protocol):
     details: Sequence[Detail]  # of Markdown, the most detailed first
 
     @property
-    def headline(self) -> str:
-        """The verdict in a few words."""
+    def subject(self) -> str:
+        """The subject of a mail: of what it is, and the result in a few words."""
 
     @property
     def view(self) -> object:
@@ -127,8 +127,12 @@ class RunSummary:
         self.language = report.run.options.language
 
     @property
-    def headline(self) -> str:
-        return headline(self.report.run.verdict)
+    def subject(self) -> str:
+        return message(
+            "{run} · {verdict}",
+            run=self.report.title,
+            verdict=headline(self.report.run.verdict),
+        )
 
     @cached_property
     def view(self) -> OverviewView:

@@ -177,7 +177,8 @@ class Shell:
 def terms_in(value: object) -> set[str]:
     """Return the definitions that tables name, in a view or a list of views."""
     if isinstance(value, TableView):
-        return {named.term for named in (*value.columns, *value.rows)} - {""}
+        terms = {column.term for column in value.columns}
+        return (terms | {row.term for row in value.rows}) - {""}
     if is_dataclass(value):
         return terms_in([getattr(value, one.name) for one in fields(value)])
     if isinstance(value, list | tuple):

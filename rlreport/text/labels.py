@@ -108,7 +108,8 @@ _UNSPACED = "\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
 
 
 # How responses mark their final answer; entry i is bit i (value 2**i) of ``answer_marks``
-ANSWER_MARKS = ("<answer>", "\\boxed", "answer", "####", "json")
+PHRASE = "answer"
+ANSWER_MARKS = (_OPEN, _BOX, PHRASE, _AFTER, "json")
 # Marks are looked for in so many characters at the end of a response
 _MARK_TAIL = 1_000
 # An object of JSON ends in the last so many characters: a fence of Markdown may follow

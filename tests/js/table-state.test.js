@@ -42,6 +42,8 @@ test("what a table has not is ignored", () => {
     ["max.reward", " "],
     ["has.reward", "1"],
     ["has.nothing", "x"],
+    ["is.level", "c,constructor"],
+    ["is.name", "a"],
   ]);
   assert.deepEqual(toEntries(rows), []);
 });

@@ -31,9 +31,9 @@ from rlreport.text.numbers import MISSING
 _PROPERTY = ColumnView("name", message("Property"), kind="text")
 _SHARE = ColumnView(
     "share",
-    message("Share"),
+    message("Responses with it"),
     written="share",
-    help=message("of the responses, every prompt counts once"),
+    help=message("share of the responses; every prompt counts once"),
 )
 _MEANS = message("mean reward, BASE → NEW")
 _WITH = ColumnView("with", message("Reward with it"), help=_MEANS)

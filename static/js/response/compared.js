@@ -2,7 +2,7 @@
 
 /** @import { ColumnData, Compared, PanelData, Side } from "../shared/types.d.ts" */
 
-import { el } from "../shared/dom.js";
+import { breakable, el } from "../shared/dom.js";
 import { exact, written } from "../shared/format.js";
 import { beginsInside, endOf } from "./text-end.js";
 import { importance, labelOf, moreFigures, wordFor } from "./stats.js";
@@ -89,7 +89,9 @@ export function figures({ columns, sides }, at) {
 
 /** @param {string} caption @param {ColumnData[]} columns @param {Side[]} sides @param {number} at */
 function figureTable(caption, columns, sides, at) {
-  const heads = sides.map(({ name }) => el("th", { scope: "col", dir: "auto" }, name));
+  const heads = sides.map(({ name }) =>
+    el("th", { scope: "col", dir: "auto" }, ...breakable(name)),
+  );
   return el(
     "table",
     { class: "figures-of-both" },
