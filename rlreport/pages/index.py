@@ -282,8 +282,8 @@ def _level_cell(metric: Metric, column: ColumnView) -> Cell:
 def _without_equal(columns: Columns, rows: int) -> Columns:
     """Return the columns; those that say the same of all of several rows are hidden, or left out.
 
-    What triage needs is left out only if it is empty; the columns of the metric stay, as another one
-    may be chosen.
+    What triage needs is left out only if it is empty. The columns of the metric stay, as another
+    one may be chosen.
     """
     found: Columns = {}
     for column, values in columns.items():
