@@ -77,6 +77,7 @@ _LEVEL_HELP = {
     "best": message("best or highest mean of a window"),
     "last": message("mean of the last values"),
 }
+_OF_METRIC = (*_LEVEL_HELP, "trend")
 _OVER_STEPS = message("from its lowest to its highest value")
 
 
@@ -279,19 +280,20 @@ def _level_cell(metric: Metric, column: ColumnView) -> Cell:
 
 
 def _without_equal(columns: Columns, rows: int) -> Columns:
-    """Return the columns; those that say the same of all of several rows are hidden, or empty.
+    """Return the columns; those that say the same of all of several rows are hidden, or left out.
 
-    Columns of the metric stay, as another one may be chosen.
+    What triage needs is left out only if it is empty. The columns of the metric stay, as another
+    one may be chosen.
     """
     found: Columns = {}
     for column, values in columns.items():
         cells: list[Any] = list(values)
-        is_fixed = column in (_RUN, _VERDICT) or column.key in (*_LEVEL_HELP, "trend")
-        different = {repr(cell) for cell in cells}
-        if is_fixed or rows < 2 or len(different) > 1:
+        is_same = rows > 1 and len({repr(cell) for cell in cells}) == 1
+        if not is_same or column.key in _OF_METRIC:
             found[column] = cells
         elif not _is_empty(cells[0]):
-            found[replace(column, hidden=True)] = cells
+            is_hidden = column not in (_RUN, _VERDICT, *_TEXTS)
+            found[replace(column, hidden=is_hidden)] = cells
     return found
 
 
