@@ -106,7 +106,9 @@ def main() -> None:
     seconds = time.process_time() - start
     memory = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
     size = made.out.stat().st_size / 1e6
-    print(f"{made.reports} reports: {seconds:.1f} s, {memory:.0f} MB, page {size:.2f} MB")
+    print(
+        f"{made.reports} reports: {seconds:.1f} s, {memory:.0f} MB, page {size:.2f} MB"
+    )
     for name, time_ in measure(made.out).items():
         print(f"{name}: {time_:.0f} ms")
 

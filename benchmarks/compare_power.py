@@ -19,7 +19,11 @@ import numpy as np
 import pandas as pd
 
 from rlreport.comparison.compare import Comparison, Side, compare_runs, side_of
-from rlreport.comparison.data_file import response_data, trainer_rows
+from rlreport.comparison.data_file import (
+    response_data,
+    trainer_rows,
+    with_even_blocks,
+)
 from rlreport.comparison.means import Means, effect_on
 from rlreport.comparison.outcome import flips
 from rlreport.options import GaeOptions, ReadOptions
@@ -169,7 +173,7 @@ def trainer_means(random: np.random.Generator) -> pd.DataFrame:
     for step in range(1, 100):
         noise[step] = 0.5 * noise[step - 1] + random.normal(0, 0.1)
     table = trainer_rows(pd.DataFrame({"step": np.arange(100), "reward": 0.5 + noise}))
-    window = table[table["step"] >= 80]
+    window = with_even_blocks(table[table["step"] >= 80])
     return window.groupby("pair").mean().rename(columns={"trainer:reward": "reward"})
 
 

@@ -19,6 +19,7 @@ from benchmarks.compare_parts import (
     unequal_pair,
 )
 from rlreport.comparison.compare import Side, compare_runs
+from rlreport.comparison.data_file import trainer_rows
 from rlreport.comparison.statistics import Effect, p_of_parts
 from rlreport.comparison.tasks import tasks_of
 
@@ -132,3 +133,27 @@ def test_equal_runs_are_seldom_told_apart_by_any_part_of_the_page(design):
         parts.update(said(compare_runs(*design(50_000 + seed))))
     # The limit, and two and a half standard deviations of so many pairs
     assert max(parts.values()) <= (MOST_FALSE + 0.042) * pairs, parts
+
+
+def test_a_block_of_steps_that_the_window_cuts_counts_no_more_than_its_steps():
+    # Blocks of 200 steps have 6, and the window of 40 begins and ends inside one.
+    metrics = pd.DataFrame({"step": range(1, 201), "mean_response_length": 100.0})
+    metrics.loc[metrics["step"] > 198, "mean_response_length"] = 500.0
+    base = metrics.assign(mean_response_length=100.0)
+    sides = []
+    for name, table in (("base", base), ("new", metrics)):
+        responses = pd.DataFrame(
+            {
+                "step": np.arange(1, 201),
+                "n": 0,
+                "split": "train",
+                "pair": np.arange(200, dtype=np.uint64) % 20,
+                "reward": 0.5,
+            }
+        )
+        sides.append(Side(name, responses, trainer=trainer_rows(table)))
+    ends = compare_runs([sides[0]], [sides[1]])
+    (length,) = (one for one in ends.guardrails if one.id == "length")
+    assert length.base == 100
+    # Two of 40 steps have 400 more: 20 on average. A last block of these two alone would give 50.
+    assert length.effect.value == pytest.approx(20, abs=2)

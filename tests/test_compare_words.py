@@ -1,6 +1,7 @@
 """The result of a comparison in words: each form of each sentence, also with hostile names."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -134,7 +135,9 @@ def test_private_values_of_settings_are_not_told():
 
 
 def test_of_an_effect_that_was_not_shown_it_is_said_how_large_it_may_be():
-    noisy = rows().assign(reward=np.random.default_rng(5).normal(0.5, 1, STEPS * PROMPTS))
+    noisy = rows().assign(
+        reward=np.random.default_rng(5).normal(0.5, 1, STEPS * PROMPTS)
+    )
     open_ = outcome(run("main", rows()), run("other", noisy))
     assert headline(open_) == "No evidence either way between other and main"
     said = sentence(open_)
@@ -309,7 +312,7 @@ def test_trainers_evaluations_are_compared_at_common_steps_and_at_best():
 
 def having(**given):
     """A property as the decomposition finds it."""
-    values = {
+    values: dict[str, Any] = {
         "id": "format",
         "mark": "####",
         "base_share": 0.9,
@@ -393,6 +396,18 @@ def reason(level=-0.158, main=None, main_part=None, **settings):
 )
 def test_the_largest_part_of_the_difference_is_told(given, said):
     assert reason(main=having(**given)) == f"−0.13 of −0.16 goes with {said}"
+
+
+def test_a_property_of_all_of_one_side_and_none_of_the_other_explains_nothing():
+    apart = having(base_share=1.0, new_share=0.0, base_without=np.nan, new_with=np.nan)
+    assert reason(main=apart) == ""
+
+
+@pytest.mark.parametrize(
+    ("mark", "written"), [("answer", "“Answer:”"), ("json", "JSON at the end")]
+)
+def test_marks_are_written_as_responses_have_them(mark, written):
+    assert f"the responses leave out {written}; " in reason(main=having(mark=mark))
 
 
 def test_a_part_of_the_reward_is_told_where_no_property_is():

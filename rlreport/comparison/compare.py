@@ -16,7 +16,14 @@ from rlreport.check.judges.length import NEARLY
 from rlreport.check.prepared import Kind
 from rlreport.check.run import has
 from rlreport.check.series import Series
-from rlreport.comparison.data_file import EXTRA, METRICS, PART, TRAINER, trainer_rows
+from rlreport.comparison.data_file import (
+    EXTRA,
+    METRICS,
+    PART,
+    TRAINER,
+    trainer_rows,
+    with_even_blocks,
+)
 from rlreport.comparison.decomposition import (
     FORMATS,
     Decomposition,
@@ -376,8 +383,14 @@ def compare_runs(bases: Sequence[Side], news: Sequence[Side]) -> Comparison:
         # pass@k of groups of different sizes cannot be compared.
         responses = [frame.assign(pass_at_k=np.nan) for frame in responses]
     chosen = windows(responses, len(bases))
-    inside = _inside(responses, chosen)
-    trainer = _inside([side.trainer for side in sides], chosen)
+    inside = []
+    for frame in _inside(responses, chosen):
+        is_of_trainer = bool((frame["split"] == METRICS).all())
+        inside.append(with_even_blocks(frame) if is_of_trainer else frame)
+    trainer = [
+        with_even_blocks(frame)
+        for frame in _inside([side.trainer for side in sides], chosen)
+    ]
     means = means_of(inside, len(bases))
     trainer_means = means_of(trainer, len(bases))
     # The means are indexed by prompt (``pair``).

@@ -164,6 +164,21 @@ def _block_numbers(count: int) -> Ints:
     return np.repeat(np.arange(count, dtype=np.int64), size)[:count]
 
 
+def with_even_blocks(window: pd.DataFrame) -> pd.DataFrame:
+    """Return some adjacent rows of ``trainer_rows`` or ``trainer_data`` in blocks of even length.
+
+    Every block counts the same, also one of which the window has a single step.
+    """
+    if window.empty:
+        return window
+    pairs = window["pair"]
+    usual_size = int(pairs.value_counts().iloc[0])
+    count = -(-len(window) // usual_size)
+    blocks = np.arange(len(window)) * count // len(window)
+    first = pairs.iloc[0]
+    return window.assign(pair=(first + blocks).astype(pairs.dtype))
+
+
 def trainer_rows(
     metrics: pd.DataFrame, metric_roles: Mapping[str, str] | None = None
 ) -> pd.DataFrame:
