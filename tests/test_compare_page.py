@@ -53,7 +53,7 @@ def outcome(pair) -> Outcome:
 @pytest.fixture(scope="module")
 def folder(pair, tmp_path_factory) -> Path:
     out = tmp_path_factory.mktemp("made") / "out"
-    rlreport.compare(*pair, out)
+    rlreport.compare(pair[0], pair[1], out)
     return out
 
 
