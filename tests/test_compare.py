@@ -790,8 +790,9 @@ def test_hostile_names_and_settings_are_no_markup_in_markdown_and_mail(tmp_path)
             json.dumps({f"{name}.k": f"{name}{number}"})
         )
         runs.append(folder)
-    rlreport.compare(*runs, tmp_path / "out.md")
-    rlreport.compare(*runs, tmp_path / "out.eml")
+    base, new = runs
+    rlreport.compare(base, new, tmp_path / "out.md")
+    rlreport.compare(base, new, tmp_path / "out.eml")
     text = (tmp_path / "out.md").read_text()
     outside_code = re.sub(
         r"(`+)[^`].*?[^`]\1(?!`)|```text\n.*?\n```", "", text, flags=re.S
@@ -802,7 +803,9 @@ def test_hostile_names_and_settings_are_no_markup_in_markdown_and_mail(tmp_path)
     assert len(re.findall(r"(?<!\\)\|", heads[0])) == 7
     mail = message_from_bytes((tmp_path / "out.eml").read_bytes(), policy=default)
     assert mail["Subject"].startswith("k …| `x` ](1 is worse than …| `x` ](0 by 0.")
-    html = mail.get_body(("html",)).get_content()
+    body = mail.get_body(("html",))
+    assert body
+    html = body.get_content()
     assert "<script>" not in html and "</summary>" not in html
 
 

@@ -164,7 +164,8 @@ def test_equal_rewards_are_no_evidence_of_anything():
 
 
 def test_what_cannot_be_compared_says_why():
-    few = outcome(run("a", rows(prompts=range(2))), run("b", rows(prompts=range(2))))
+    two = rows(prompts=range(2))
+    few = outcome(run("a", two), run("b", two))
     assert sentence(few) == (
         "b and a cannot be compared. Fewer than three prompts (of metrics: blocks of steps) can "
         "be compared."
@@ -209,9 +210,10 @@ def test_validation_is_named_as_such():
 
 
 def test_unpaired_prompts_and_other_steps_are_told():
+    others = rows(0.5, seed=1, steps=range(1, 21, 2), prompts=range(30, 60))
     apart = outcome(
         run("main", rows(steps=range(0, 20, 2))),
-        run("other", rows(0.5, seed=1, steps=range(1, 21, 2), prompts=range(30, 60))),
+        run("other", others),
     )
     said = sentence(apart)
     assert "; unpaired, at least 30 prompts per side, " in said
@@ -447,7 +449,9 @@ def test_no_difference_is_told_with_how_large_it_may_be(effect, said):
 )
 def test_few_runs_tell_less_of_a_guardrail(level, value, pair_says, seeds_say):
     two = pair(0.1).comparison
-    six = outcome([run("a", rows())] * 3, [run("b", rows())] * 3).comparison
+    bases = [run("a", rows())] * 3
+    news = [run("b", rows())] * 3
+    six = outcome(bases, news).comparison
     guardrail = two.guardrails[0]._replace(
         level=level, effect=Effect(value, value, value)
     )
@@ -473,9 +477,8 @@ def test_what_got_worse_is_told_with_the_side():
 def test_notes_are_counted_with_the_findings():
     quiet = pair(0.1)
     assert findings_note(quiet) == "Neither run has a warning."
-    noted = replace(
-        quiet, bases=[replace(quiet.base, notes=2)], news=[replace(quiet.new, notes=3)]
-    )
+    bases = [replace(quiet.base, notes=2)]
+    noted = replace(quiet, bases=bases, news=[replace(quiet.new, notes=3)])
     assert findings_note(noted) == (
         "Neither run has a warning; notes: 2 (main), 3 (other)."
     )
@@ -520,9 +523,8 @@ def test_a_band_that_disagrees_with_the_result_is_explained():
 
 def test_prompts_are_counted_by_what_became_of_them():
     assert prompts_note(pair(0.3)) == "Prompts: 30 improved."
-    unpaired = outcome(
-        run("a", rows(prompts=range(30))), run("b", rows(prompts=range(30, 60)))
-    )
+    others = rows(prompts=range(30, 60))
+    unpaired = outcome(run("a", rows()), run("b", others))
     assert prompts_note(unpaired) == ""
 
 

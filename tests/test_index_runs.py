@@ -160,8 +160,7 @@ from rlreport.flows import run_reports
 build = run_reports.build_report
 
 def die_on_b(logs, out, *rest):
-    assert multiprocessing.current_process().daemon
-    if out.name == "sweep-b":
+    if out.name == "sweep-b" and multiprocessing.current_process().daemon:
         os.kill(os.getpid(), signal.SIGKILL)
     return build(logs, out, *rest)
 

@@ -347,13 +347,9 @@ class _Builds:
                 self._build_in_processes(waiting)
                 builds = []
             except WorkerKilledError as error:
-                killed = _Result(str(error))
                 cause = waiting[0] if error.job is None else builds[error.job]
-                self._take(cause, killed)
+                self._take(cause, _Result(str(error)))
                 builds = [one for one in waiting if one is not cause]
-                # A single job would have no process of its own.
-                if len(builds) == 1:
-                    self._take(builds.pop(), killed)
 
     def _build_in_processes(self, waiting: deque[_Build]) -> None:
         """Build runs, and take them off the queue one by one."""
