@@ -36,8 +36,8 @@ __all__ = [
 
 # Public name -> module that defines it
 _PUBLIC_MODULES = {
-    "ComparisonReport": "rlreport.flows.build",
-    "Index": "rlreport.flows.build",
+    "ComparisonReport": "rlreport.flows.compare",
+    "Index": "rlreport.flows.index",
     "Report": "rlreport.flows.build",
     "ReportCallback": "rlreport.callback",
     "RlreportError": "rlreport.errors",

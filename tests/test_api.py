@@ -50,6 +50,8 @@ def test_defaults_are_those_of_the_command():
 
 def test_completion_offers_what_the_package_does() -> None:
     assert set(rlreport.__all__) <= set(dir(rlreport))
+    for name in rlreport.__all__:
+        getattr(rlreport, name)
 
 
 @pytest.mark.parametrize(

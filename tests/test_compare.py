@@ -6,6 +6,8 @@ import json
 import random as dice
 import re
 import shutil
+from email import message_from_bytes
+from email.policy import default
 from functools import cache
 from itertools import product
 from pathlib import Path
@@ -19,9 +21,9 @@ from rlreport.check import Thresholds
 from rlreport.cli.main import main
 from rlreport.comparison.export import compare_json
 from rlreport.comparison.outcome import Outcome, outcome_of
+from rlreport.comparison.remarks import notes, texts_note
 from rlreport.comparison.run import ComparedRun, settings_that_differ
 from rlreport.comparison.saved import seeds_at
-from rlreport.comparison.remarks import notes, texts_note
 from rlreport.deliver import forms
 from rlreport.errors import UnusableInputError, UsageError
 from rlreport.flows.compare import compared_run
@@ -564,7 +566,7 @@ def test_redaction_leaves_out_all_texts_and_what_the_card_names_as_prose(tmp_pat
         if name.endswith((".html", ".json", ".csv")):
             assert not re.search("what\\?|red kite|Obey|Think", data.decode())
     page = (tmp_path / "out" / "compare.html").read_text()
-    assert "config.system_prompt" in page and "[text]" in page
+    assert "system_prompt" in page and "[text]" in page
     assert "704" in page and "705" in page
 
 
@@ -776,6 +778,35 @@ def test_markdown_and_mail_carry_the_verdict_and_two_pairs(loss):
     mail = out.with_suffix(".eml").read_bytes()
     assert b"Subject: lost is worse than main by 0.339\r\n" in mail
     assert made.outcome.flips
+
+
+def test_hostile_names_and_settings_are_no_markup_in_markdown_and_mail(tmp_path):
+    name = "<script>alert(1)<script> @team #12 | `x` ]("
+    runs = []
+    for number, drop in enumerate((0.0, 0.4)):
+        folder = tmp_path / f"{name}{number}"
+        write_run(folder, drop=drop, name=f"</summary> @all *a* {name}")
+        (folder / "config.json").write_text(
+            json.dumps({f"{name}.k": f"{name}{number}"})
+        )
+        runs.append(folder)
+    base, new = runs
+    rlreport.compare(base, new, tmp_path / "out.md")
+    rlreport.compare(base, new, tmp_path / "out.eml")
+    text = (tmp_path / "out.md").read_text()
+    outside_code = re.sub(
+        r"(`+)[^`].*?[^`]\1(?!`)|```text\n.*?\n```", "", text, flags=re.S
+    )
+    assert "<script>" not in outside_code and "</summary> " not in outside_code
+    assert not re.search(r"@(team|all)", outside_code)
+    heads = [line for line in text.splitlines() if line.startswith("| Figure")]
+    assert len(re.findall(r"(?<!\\)\|", heads[0])) == 7
+    mail = message_from_bytes((tmp_path / "out.eml").read_bytes(), policy=default)
+    assert mail["Subject"].startswith("k …| `x` ](1 is worse than …| `x` ](0 by 0.")
+    body = mail.get_body(("html",))
+    assert body
+    html = body.get_content()
+    assert "<script>" not in html and "</summary>" not in html
 
 
 def test_rewards_of_both_sides_are_explained_alike(loss):

@@ -1,6 +1,7 @@
 """The result of a comparison in words: each form of each sentence, also with hostile names."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -134,7 +135,9 @@ def test_private_values_of_settings_are_not_told():
 
 
 def test_of_an_effect_that_was_not_shown_it_is_said_how_large_it_may_be():
-    noisy = rows().assign(reward=np.random.default_rng(5).normal(0.5, 1, STEPS * PROMPTS))
+    noisy = rows().assign(
+        reward=np.random.default_rng(5).normal(0.5, 1, STEPS * PROMPTS)
+    )
     open_ = outcome(run("main", rows()), run("other", noisy))
     assert headline(open_) == "No evidence either way between other and main"
     said = sentence(open_)
@@ -161,7 +164,8 @@ def test_equal_rewards_are_no_evidence_of_anything():
 
 
 def test_what_cannot_be_compared_says_why():
-    few = outcome(run("a", rows(prompts=range(2))), run("b", rows(prompts=range(2))))
+    two = rows(prompts=range(2))
+    few = outcome(run("a", two), run("b", two))
     assert sentence(few) == (
         "b and a cannot be compared. Fewer than three prompts (of metrics: blocks of steps) can "
         "be compared."
@@ -206,9 +210,10 @@ def test_validation_is_named_as_such():
 
 
 def test_unpaired_prompts_and_other_steps_are_told():
+    others = rows(0.5, seed=1, steps=range(1, 21, 2), prompts=range(30, 60))
     apart = outcome(
         run("main", rows(steps=range(0, 20, 2))),
-        run("other", rows(0.5, seed=1, steps=range(1, 21, 2), prompts=range(30, 60))),
+        run("other", others),
     )
     said = sentence(apart)
     assert "; unpaired, at least 30 prompts per side, " in said
@@ -309,7 +314,7 @@ def test_trainers_evaluations_are_compared_at_common_steps_and_at_best():
 
 def having(**given):
     """A property as the decomposition finds it."""
-    values = {
+    values: dict[str, Any] = {
         "id": "format",
         "mark": "####",
         "base_share": 0.9,
@@ -395,6 +400,18 @@ def test_the_largest_part_of_the_difference_is_told(given, said):
     assert reason(main=having(**given)) == f"−0.13 of −0.16 goes with {said}"
 
 
+def test_a_property_of_all_of_one_side_and_none_of_the_other_explains_nothing():
+    apart = having(base_share=1.0, new_share=0.0, base_without=np.nan, new_with=np.nan)
+    assert reason(main=apart) == ""
+
+
+@pytest.mark.parametrize(
+    ("mark", "written"), [("answer", "“Answer:”"), ("json", "JSON at the end")]
+)
+def test_marks_are_written_as_responses_have_them(mark, written):
+    assert f"the responses leave out {written}; " in reason(main=having(mark=mark))
+
+
 def test_a_part_of_the_reward_is_told_where_no_property_is():
     part = RewardPart("format_reward", 1.0, 0.4, 0.27, -0.13, Effect(-0.13), 0.001)
     assert reason(main_part=part) == (
@@ -432,7 +449,9 @@ def test_no_difference_is_told_with_how_large_it_may_be(effect, said):
 )
 def test_few_runs_tell_less_of_a_guardrail(level, value, pair_says, seeds_say):
     two = pair(0.1).comparison
-    six = outcome([run("a", rows())] * 3, [run("b", rows())] * 3).comparison
+    bases = [run("a", rows())] * 3
+    news = [run("b", rows())] * 3
+    six = outcome(bases, news).comparison
     guardrail = two.guardrails[0]._replace(
         level=level, effect=Effect(value, value, value)
     )
@@ -458,9 +477,8 @@ def test_what_got_worse_is_told_with_the_side():
 def test_notes_are_counted_with_the_findings():
     quiet = pair(0.1)
     assert findings_note(quiet) == "Neither run has a warning."
-    noted = replace(
-        quiet, bases=[replace(quiet.base, notes=2)], news=[replace(quiet.new, notes=3)]
-    )
+    bases = [replace(quiet.base, notes=2)]
+    noted = replace(quiet, bases=bases, news=[replace(quiet.new, notes=3)])
     assert findings_note(noted) == (
         "Neither run has a warning; notes: 2 (main), 3 (other)."
     )
@@ -505,9 +523,8 @@ def test_a_band_that_disagrees_with_the_result_is_explained():
 
 def test_prompts_are_counted_by_what_became_of_them():
     assert prompts_note(pair(0.3)) == "Prompts: 30 improved."
-    unpaired = outcome(
-        run("a", rows(prompts=range(30))), run("b", rows(prompts=range(30, 60)))
-    )
+    others = rows(prompts=range(30, 60))
+    unpaired = outcome(run("a", rows()), run("b", others))
     assert prompts_note(unpaired) == ""
 
 

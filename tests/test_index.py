@@ -18,7 +18,6 @@ from rlreport.check.series import Series
 from rlreport.check.verdict import SCHEMA
 from rlreport.draw.sparkline import sparkline
 from rlreport.errors import RlreportError
-from rlreport.flows.build import build_report
 from rlreport.text.numbers import exact, written
 from tests.browser import visiting
 from tests.reading import write
@@ -118,24 +117,6 @@ def test_broken_reports_say_why_in_their_rows_and_other_files_have_none(runs, tm
     message = r"t\.zip: is a broken \.zip, cut off or damaged"
     with pytest.raises(RlreportError, match=message):
         rlreport.compare(tmp_path / "t.zip", tmp_path / "good", tmp_path / "out")
-
-
-def test_a_run_that_cannot_be_built_is_named_and_the_others_are_listed(
-    tmp_path, monkeypatch
-):
-    for name in ("a", "b"):
-        write(tmp_path / "runs" / name / "log.jsonl", [{"step": 1, "reward": 0.5}])
-    shutil.copy(tmp_path / "runs/a/log.jsonl", tmp_path / "runs")
-
-    def fail_on_b(logs, out, options, *rest):
-        if options.run == "b":
-            raise RlreportError("disk full")
-        return build_report(logs, out, options, *rest)
-
-    monkeypatch.setattr("rlreport.flows.index.build_report", fail_on_b)
-    made = rlreport.index([tmp_path / "runs"], tmp_path / "index.html")
-    assert (made.reports, made.unread) == (3, [("runs", "run b: disk full")])
-    assert "run b: disk full" in made.out.read_text()
 
 
 def test_an_index_of_no_report_or_in_the_place_of_one_is_refused(runs, tmp_path):

@@ -22,7 +22,8 @@ import rlreport
 from rlreport.check import Thresholds
 from rlreport.check.verdict import Verdict
 from rlreport.columns import STEP_COLUMNS
-from rlreport.comparison import outcome, words
+from rlreport.comparison import outcome
+from rlreport.comparison.headline import sentence
 from rlreport.comparison.run import ComparedRun
 from rlreport.errors import UnusableInputError, UsageError
 from rlreport.flows.build import check_logs
@@ -357,17 +358,18 @@ def test_a_pair_of_runs_is_evidence_about_these_runs_and_not_about_the_change(tm
     lower = rlreport.compare(
         high, low, tmp_path / "c.html", fail_on=["worse", "guardrail"]
     )
-    assert lower.sentence.startswith("Lower in these runs: reward −0.700")
-    assert "within these runs" in lower.sentence and "up to" not in lower.sentence
+    assert lower.sentence.startswith("low is worse than high by 0.700 (")
+    assert "within these two runs" in lower.sentence
+    assert "up to" not in lower.sentence
     assert any("may come from their seeds" in note for note in lower.notes)
     assert (lower.outcome.comparison.level, lower.gate.exit) == ("worse", 0)
     assert "logged by both runs" not in (tmp_path / "c.html").read_text("utf-8")
-    same = words.sentence(_outcome([high], [high]))
+    same = sentence(_outcome([high], [high]))
     assert same.startswith("No evidence either way") and "up to ±" in same
     reports = [tmp_path / "high.html", tmp_path / "low.html"]
     for path, report in zip((high, low), reports, strict=True):
         rlreport.build(path, report)
-    assert words.sentence(_outcome(reports[:1], reports[1:])) == lower.sentence
+    assert sentence(_outcome(reports[:1], reports[1:])) == lower.sentence
 
 
 def test_several_runs_of_a_side_are_evidence_about_the_change(tmp_path: Path) -> None:
@@ -377,30 +379,29 @@ def test_several_runs_of_a_side_are_evidence_about_the_change(tmp_path: Path) ->
         seeds.append(log_of_reward(tmp_path / f"{seed}.jsonl", reward))
     far = log_of_reward(tmp_path / "far.jsonl", wavering(90.0, 1.0))
     one = _outcome(seeds, [far], require_evidence=True)
-    assert words.sentence(one).startswith("Higher in these runs: reward")
+    assert sentence(one).startswith("far is better than 0 (and 2 more) by ")
     assert one.gate.exit == 0
     better = _outcome(seeds, [far] * 3, fail_on=["worse"])
-    assert words.sentence(better).startswith("Better: reward")
+    assert sentence(better).startswith("far (3 runs) is better than 0 (and 2 more) by ")
     assert better.gate.exit == 0
 
 
 def test_a_comparison_of_metrics_gives_true_reasons_and_has_no_empty_sections(tmp_path):
     log = write(tmp_path / "a.jsonl", events())
     notes = rlreport.compare(log, log, tmp_path / "c.html").notes
-    only = "Runs with trainer metrics only are compared"
+    only = "Only the trainer's metrics are logged"
     assert any(note.startswith(only) for note in notes)
     page = (tmp_path / "c.html").read_text("utf-8")
     absent = "Not compared, as a run has no data: Second reward, KL, Cut off at the "
     assert absent in page
-    equal_kl = "At equal KL: not compared, as this needs KL per response in both runs."
-    assert equal_kl in page
+    assert "At equal KL" not in page
     assert "Prompts won and lost" not in page
     assert "Texts more frequent in NEW" not in page
     assert "Tokens by change" not in page
     short = write(tmp_path / "b.jsonl", events(2))
     sentence = rlreport.compare(short, short, tmp_path / "c.html").sentence
     assert sentence == (
-        "Cannot be compared. "
+        "b (NEW) and b (BASE) cannot be compared. "
         "Fewer than three prompts (of metrics: blocks of steps) can be compared."
     )
 

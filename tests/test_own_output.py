@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 
 import rlreport
-from rlreport.cli import watch
 from rlreport.errors import UnusableInputError
 from rlreport.metrics.find import find_and_read
-from rlreport.read.listing import find_sources
+from rlreport.read.listing import find_sources, state_of
 from rlreport.system.own_output import own_folders_in
 from tests.forms import files_below
 from tests.running import rlreport as run

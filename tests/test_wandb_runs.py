@@ -112,7 +112,56 @@ def test_a_project_becomes_an_index_with_a_report_of_each_run(
     index = rlreport.index("wandb://team/project", tmp_path / "index.html")
     assert index.reports == 2
     assert index.unread == []
-    assert (tmp_path / "calm-sea-4-e5f6a7b8.html").is_file()
+    reports = tmp_path / "index-reports"
+    assert sorted(path.name for path in reports.iterdir()) == [
+        "calm-sea-4-e5f6a7b8",
+        "swift-fox-3-a1b2c3d4",
+    ]
+    page = (tmp_path / "index.html").read_text()
+    assert "./index-reports/calm-sea-4-e5f6a7b8/index.html" in page
+    everything = b"".join(
+        path.read_bytes() for path in tmp_path.rglob("*.*") if path.is_file()
+    )
+    for hidden in (KEY.encode(), b"rlreport-wandb-", service.address.encode()):
+        assert hidden not in everything
+
+
+@pytest.mark.ci
+def test_a_run_that_ended_is_copied_again_only_if_the_server_says_that_it_changed(
+    service: Service, tmp_path: Path
+) -> None:
+    first, second = service.runs.values()
+    second.state = "running"
+
+    def built() -> tuple[int, int]:
+        service.queries.clear()
+        index = rlreport.index("wandb://team/project", tmp_path / "index.html")
+        assert index.unread == []
+        assert ("HistoryPage" in service.queries) == (index.built > 0)
+        return index.built, index.kept
+
+    assert built() == (2, 0)
+    assert built() == (1, 1)  # it goes on
+    second.state = "finished"
+    assert built() == (1, 1)
+    assert built() == (0, 2)
+    first.rows.append({**first.rows[-1], "_step": 99, "train/global_step": 100})
+    assert built() == (1, 1)
+    second.summary = {"train/reward": 0.9}
+    assert built() == (1, 1)
+    assert built() == (0, 2)
+
+
+@pytest.mark.ci
+def test_a_run_that_the_server_does_not_give_is_a_row(
+    service: Service, tmp_path: Path
+) -> None:
+    service.runs["e5f6a7b8"].is_lost = True
+    index = rlreport.index("wandb://team/project", tmp_path / "index.html")
+    assert (index.built, index.reports) == (1, 2)
+    ((place, reason),) = index.unread
+    assert place == "index-reports/calm-sea-4-e5f6a7b8"
+    assert reason.startswith("wandb://team/project/e5f6a7b8: W&B's server")
 
 
 @pytest.mark.ci

@@ -30,6 +30,9 @@ class Run:
         self.name = name
         self.rows = [{"_step": i, **row} for i, row in enumerate(rows)]
         self.tables = tables or {}
+        self.state = "finished"
+        self.summary: Answer = {}
+        self.is_lost = False  # it is listed, but not given
         settings = config or {}
         self.config = {name: {"value": value} for name, value in settings.items()}
 
@@ -42,7 +45,7 @@ class Run:
             "displayName": self.name,
             "tags": [],
             "sweepName": None,
-            "state": "finished",
+            "state": self.state,
             "config": json.dumps(self.config),
             "group": None,
             "jobType": None,
@@ -53,7 +56,7 @@ class Run:
             "description": "",
             "notes": "",
             "systemMetrics": "{}",
-            "summaryMetrics": "{}",
+            "summaryMetrics": json.dumps(self.summary),
             "historyLineCount": len(self.rows),
             "user": {"name": "u", "username": "u"},
             "historyKeys": {"lastStep": len(self.rows) - 1, "sets": [], "keys": {}},
@@ -101,7 +104,7 @@ class Service:
         run = self.runs.get(
             variables.get("name") or variables.get("run") or variables["runName"]
         )
-        if run is None:
+        if run is None or run.is_lost:
             return {"project": {"internalId": "1", "run": None}}
         return {
             "project": {

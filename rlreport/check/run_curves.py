@@ -92,5 +92,5 @@ def _thinned(steps: Floats, values: Floats) -> tuple[list[int], list[float]]:
             steps = np.add.reduceat(steps, starts) / sizes
             values = np.add.reduceat(values, starts) / sizes
     finite = np.isfinite(values)  # sums of numbers near the largest float64 are not
-    rounded = significant(values[finite], _DIGITS)
-    return np.round(steps[finite]).astype(np.int64).tolist(), rounded.tolist()
+    whole_steps = np.round(steps[finite]).astype(np.int64)
+    return whole_steps.tolist(), significant(values[finite], _DIGITS).tolist()

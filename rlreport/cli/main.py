@@ -120,6 +120,6 @@ def main() -> None:
       rlreport open report                      in the browser
       rlreport build logs/ -o run.html          one file
       rlreport compare main/ logs/ -o diff.md   differences between two runs
-      rlreport index runs/ -o runs/index.html   many reports on one page
+      rlreport index runs/ -o runs.html         many runs on one page
       rlreport inspect logs/                    what is in the logs
     """

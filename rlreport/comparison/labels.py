@@ -71,10 +71,14 @@ def changed_settings(
     changed = [
         setting
         for setting in relevant
-        if {run.facts.get(setting.key) for run in bases} == {setting.base}
-        and {run.facts.get(setting.key) for run in news} == {setting.new}
+        if _all_have(bases, setting.key, setting.base)
+        and _all_have(news, setting.key, setting.new)
     ]
     return [one for one in changed if "seed" not in one.key.lower()] or changed
+
+
+def _all_have(runs: Sequence[ComparedRun], key: str, value: str | None) -> bool:
+    return all(run.facts.get(key) == value for run in runs)
 
 
 def values_of(setting: Difference, *, redact: bool) -> tuple[str, str]:
@@ -104,7 +108,8 @@ def _with_value(setting: str, value: str) -> str:
 def _short_key(key: str, runs: Sequence[ComparedRun]) -> str:
     """Return the last parts of a dotted name: as few as no other setting of the runs ends with."""
     parts = key.removeprefix("config.").split(".")
-    others = {other for run in runs for other in run.facts if other != key}
+    keys = set().union(*(run.facts for run in runs))
+    others = keys - {key}
     for count in range(1, len(parts)):
         ending = ".".join(parts[-count:])
         if not any(f".{other}".endswith(f".{ending}") for other in others):

@@ -17,6 +17,9 @@ from rlreport.text.messages import (
     translatable,
 )
 
+# How marks are written that do not stand for themselves
+_MARKS = {"answer": translatable("“Answer:”"), "json": translatable("JSON at the end")}
+
 # Responses earn about the same if their difference is surely below this part of the effect
 ALIKE = 0.5
 
@@ -70,11 +73,21 @@ def why(outcome: Outcome) -> str:
     """
     found = outcome.comparison.decomposition
     effect = outcome.comparison.effect.value
-    if found.main:
+    if found.main and _divides_a_side(found.main):
         return _goes_with(effect, found.main.part, *_on_property(found.main, effect))
     if found.main_part:
         return _goes_with(effect, found.main_part.part, *_on_part(found.main_part))
     return ""
+
+
+def _divides_a_side(found: Property) -> bool:
+    """Return whether responses with the property, or those without, are on both sides.
+
+    If all of one side have it and none of the other, their rewards cannot be told apart by it.
+    """
+    having = math.isfinite(found.base_with) and math.isfinite(found.new_with)
+    lacking = math.isfinite(found.base_without) and math.isfinite(found.new_without)
+    return having or lacking
 
 
 def _goes_with(effect: float, part: float, what: str, detail: str) -> str:
@@ -121,12 +134,16 @@ def _on_format(found: Property, effect: float) -> str:
     if is_good and new < base:
         literal = _NOT_MARKED if is_any else _WITHOUT_MARK
         new, base = 1 - new, 1 - base
-    shares = message(literal, new=percent(new), base=percent(base), mark=found.mark)
+    shares = message(literal, new=percent(new), base=percent(base), mark=_mark(found))
     if is_good:
         return clauses([shares, _among_marked(found, effect)])
     without = message("those without it")
     rewards = _rewards_of(without, found.new_without, found.base_without)
     return clauses([shares, rewards])
+
+
+def _mark(found: Property) -> str:
+    return message(_MARKS.get(found.mark, found.mark))
 
 
 def _among_marked(found: Property, effect: float) -> str:

@@ -114,10 +114,8 @@ def _axis(drawn: SideMap) -> str:
     labels = [(0.0, "start", signed(first)), (1.0, "end", signed(last))]
     count = len(drawn.delta)
     # The middle of the columns without a difference, or where those that won begin
-    low, high = (
-        np.searchsorted(drawn.delta, 0, "left"),
-        np.searchsorted(drawn.delta, 0, "right"),
-    )
+    low = np.searchsorted(drawn.delta, 0, "left")
+    high = np.searchsorted(drawn.delta, 0, "right")
     zero = float(low + high) / 2 / count
     if _FREE < zero < 1 - _FREE:
         labels.append((zero, "middle", "0"))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -82,7 +82,8 @@ class _Folder:
     """A folder that has logs, or folders with some."""
 
     path: Path
-    logs: list[Path]  # files with logs directly in it
+    logs: list[Path]  # directly in it
+    others: list[Path]  # further files in it that are named like logs
     folders: list[_Folder]
 
     @property
@@ -110,7 +111,8 @@ class _Search:
             return None
         self._visited.add((status.st_dev, status.st_ino))
         files, folders = self._sorted(entries)
-        logs = list(_logs_among(files))
+        logs = _logs_among(files)
+        others = [one for one in files if has_log_name(one.name) and one not in logs]
         inner: list[_Folder] = []
         for child in folders if levels else []:
             if is_mlflow(child):
@@ -120,7 +122,7 @@ class _Search:
             if below:
                 inner.append(below)
         inner.sort(key=lambda one: one.path)
-        return _Folder(path, logs, inner) if logs or inner else None
+        return _Folder(path, logs, others, inner) if logs or inner else None
 
     def _sorted(self, entries: list[Path]) -> tuple[list[Path], list[Path]]:
         """Return the files and the folders among entries, links to folders last, no reports."""
@@ -141,24 +143,24 @@ class _Search:
         return files, folders
 
 
-def _logs_among(files: list[Path]) -> Iterator[Path]:
-    """Yield files with logs; of those whose names do not tell, the first one that has some."""
-    unclear: list[Path] = []
-    for file in files:
-        name = file.name.lower()
-        if has_log_name(file.name) and not name.endswith(_UNCLEAR):
-            yield file
-        elif not is_own_file(file):
-            unclear.append(file)
-    opened = 0
-    for file in unclear:
-        if is_metrics(file, in_folder=True):
-            yield file
-        elif has_log_name(file.name) and opened < _MOST_OPENED:
-            opened += 1
-            if _has_rollouts(file) or is_metrics(file, in_folder=True, wide=True):
-                yield file
-                opened = _MOST_OPENED
+def _logs_among(files: list[Path]) -> list[Path]:
+    """Return the files with logs; of those whose names do not tell, one that has some will do."""
+    logs = [
+        file
+        for file in files
+        if _is_log_by_name(file)
+        or (not is_own_file(file) and is_metrics(file, in_folder=True))
+    ]
+    unclear = [file for file in files if has_log_name(file.name) and file not in logs]
+    return logs or list(islice(filter(_is_log, unclear[:_MOST_OPENED]), 1))
+
+
+def _is_log_by_name(file: Path) -> bool:
+    return has_log_name(file.name) and not file.name.lower().endswith(_UNCLEAR)
+
+
+def _is_log(file: Path) -> bool:
+    return _has_rollouts(file) or is_metrics(file, in_folder=True, wide=True)
 
 
 def _has_rollouts(file: Path) -> bool:
@@ -193,7 +195,7 @@ def _runs_of(folder: _Folder, *, is_given: bool = False) -> list[FoundRun]:
     if not others:
         return [whole]
     own = [inner.path for inner in folder.folders if inner not in others]
-    run = FoundRun(folder.path, (*folder.logs, *own))
+    run = FoundRun(folder.path, (*folder.logs, *folder.others, *own))
     return [run, *(run for inner in others for run in runs_of[inner.path])]
 
 

@@ -89,12 +89,14 @@ def build_index(
     # The folder of reports may lie in one of the places.
     of_runs = [one for one in sources if one.path.parent.resolve() == folder.path]
     rows: list[IndexRun] = []
+    paths: list[Path] = []  # of the rows, as they were given
     read: dict[Path, _ReadFiles] = {}
 
     def add_row(source: Source) -> None:
         # One at a time, as the data of a report may be large.
         listed = _entry(source, target.parent)
         rows.append(index_run(listed, options.language))
+        paths.append(source.path)
         read[source.path.resolve()] = _files_read(listed)
 
     for source in sources:
@@ -115,7 +117,7 @@ def build_index(
         add_row(source)
     # Some broken reports are listed as such, but a page of nothing else would be of no use.
     if rows and all(row.is_unread for row in rows):
-        raise UsageError(f"{rows[0].place}: {rows[0].sentence}")
+        raise UsageError(f"{paths[0]}: {rows[0].sentence}")
     title = title or options.language.of(message("Runs"))
     content = _document(rows, title, options.language)
     with publishing(out, FORMS["html"]) as path, path.open("wb") as file:

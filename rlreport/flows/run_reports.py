@@ -14,7 +14,7 @@ import os
 import re
 import tempfile
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -43,7 +43,7 @@ from rlreport.system.cache import program
 from rlreport.system.documents import load_json, read_bounded
 from rlreport.system.own_output import BUILT_FROM, STAGING
 from rlreport.system.wandb_runs import WandbRun, copy_run
-from rlreport.system.workers import Progress, Workers
+from rlreport.system.workers import Progress, WorkerKilledError, Workers
 from rlreport.text.clean import safe_text
 from rlreport.text.messages import message
 
@@ -249,7 +249,6 @@ class _Result(NamedTuple):
 
     problem: str = ""
     runs: tuple[str, ...] = ()  # those that the logs have instead of one
-    is_killed: bool = False  # the process, and with it those of other builds
 
 
 class _Builds:
@@ -338,25 +337,29 @@ class _Builds:
         return self._progress.item(line)
 
     def _build_at_once(self, builds: list[_Build]) -> None:
-        """Build runs in processes, each by one: this costs less than to share each run's work."""
-        waiting = deque(builds)
-        while waiting:
-            with Workers(self._options.workers) as workers:
-                jobs = [self._job(one) for one in waiting]
-                results = workers.map(_in_process, jobs, None, ahead=_AHEAD)
-                # If a process was killed, others build the rest.
-                is_whole = True
-                while waiting and is_whole:
-                    result = self._next(results, waiting[0])
-                    is_whole = not result.is_killed
-                    self._take(waiting.popleft(), result)
+        """Build runs in processes, each by one: this costs less than to share each run's work.
 
-    def _next(self, results: Iterator[_Result], build: _Build) -> _Result:
-        with self._item(build):
+        If a process is killed, the others are built by new ones.
+        """
+        while builds:
+            waiting = deque(builds)
             try:
-                return next(results)
-            except RlreportError as error:
-                return _Result(str(error), is_killed=True)
+                self._build_in_processes(waiting)
+                builds = []
+            except WorkerKilledError as error:
+                cause = waiting[0] if error.job is None else builds[error.job]
+                self._take(cause, _Result(str(error)))
+                builds = [one for one in waiting if one is not cause]
+
+    def _build_in_processes(self, waiting: deque[_Build]) -> None:
+        """Build runs, and take them off the queue one by one."""
+        jobs = [self._job(one) for one in waiting]
+        with Workers(self._options.workers) as workers:
+            results = workers.map(_in_process, jobs, None, ahead=_AHEAD)
+            while waiting:
+                with self._item(waiting[0]):
+                    result = next(results)
+                self._take(waiting.popleft(), result)
 
     def _build_alone(self, build: _Build) -> _Result:
         job = self._job(build)

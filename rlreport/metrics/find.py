@@ -381,8 +381,9 @@ def find_and_read(
     if not given:
         sources = _with_chosen_consoles(sources, logs, result)
     runs = sorted({source.run for source in sources})
+    names = {*runs, *(run_of_file(source.path) for source in sources)}
     # The run may have rollouts only.
-    if run and run not in runs and run not in names_of_runs(logs):
+    if run and run not in names and run not in names_of_runs(logs):
         if given or wide:
             found = ", ".join(runs) or "none"
             raise UsageError(f"--run {run}: no such run; found: {found}")

@@ -10,7 +10,6 @@ from typing import Any
 
 from rlreport.draw.chart import Chart
 from rlreport.pages.family import (
-    columns_note,
     differing_settings,
     family_table,
     is_relevant,
@@ -78,6 +77,7 @@ _LEVEL_HELP = {
     "best": message("best or highest mean of a window"),
     "last": message("mean of the last values"),
 }
+_OF_METRIC = (*_LEVEL_HELP, "trend")
 _OVER_STEPS = message("from its lowest to its highest value")
 
 
@@ -237,16 +237,14 @@ def _runs_table(
         message("Runs"),
         _without_equal(columns, len(runs)),
         hrefs=[run.href for run in runs],
-        note=columns_note(keys, len(runs)),
     )
 
 
 def _names(runs: Sequence[IndexRun]) -> list[Cell]:
     """Return the cells of names; below those that several runs have, there is the path."""
     counts = Counter(run.name for run in runs)
-    return [
-        Cell(run.name, note=run.place if counts[run.name] > 1 else "") for run in runs
-    ]
+    places = [run.place if counts[run.name] > 1 else "" for run in runs]
+    return [Cell(run.name, note=place) for run, place in zip(runs, places, strict=True)]
 
 
 def _group_names(runs: Sequence[IndexRun], groups: Sequence[Group]) -> list[str]:
@@ -282,19 +280,20 @@ def _level_cell(metric: Metric, column: ColumnView) -> Cell:
 
 
 def _without_equal(columns: Columns, rows: int) -> Columns:
-    """Return the columns; those that say the same of all of several rows are hidden, or empty.
+    """Return the columns; those that say the same of all of several rows are hidden, or left out.
 
-    Columns of the metric stay, as another one may be chosen.
+    What triage needs is left out only if it is empty. The columns of the metric stay, as another
+    one may be chosen.
     """
     found: Columns = {}
     for column, values in columns.items():
         cells: list[Any] = list(values)
-        is_fixed = column in (_RUN, _VERDICT) or column.key in (*_LEVEL_HELP, "trend")
-        different = {repr(cell) for cell in cells}
-        if is_fixed or rows < 2 or len(different) > 1:
+        is_same = rows > 1 and len({repr(cell) for cell in cells}) == 1
+        if not is_same or column.key in _OF_METRIC:
             found[column] = cells
         elif not _is_empty(cells[0]):
-            found[replace(column, hidden=True)] = cells
+            is_hidden = column not in (_RUN, _VERDICT, *_TEXTS)
+            found[replace(column, hidden=is_hidden)] = cells
     return found
 
 

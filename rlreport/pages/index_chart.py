@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 
 from rlreport.draw.chart import Chart
 from rlreport.draw.curves import ChartStyle, DrawnCurve, curve_chart, curves_of
@@ -33,11 +34,13 @@ def score_chart(groups: Sequence[Group], name: str, title: str) -> Chart | None:
     curve with their mean and their range, so that none is left out.
     """
     score = score_of(groups)
-    drawn = [g for g in by_score(groups) if any(map(len, _curves(g, score)))]
+    drawn = [group for group in by_score(groups) if _runs_with([group], score)]
     if len(drawn) < 2:
         return None
     own, others = _chosen(drawn)
-    steps = _all_steps(drawn, score)
+    steps = np.unique(
+        np.concatenate([metric.steps for metric in _runs_with(drawn, score)])
+    )
     labels = _labels(own, shared_start(drawn))
     curves = curves_of([(label, np.full(len(steps), np.nan)) for label in labels])
     curves = [
@@ -66,7 +69,7 @@ def _chosen(ranked: Sequence[Group]) -> tuple[list[Group], list[Group]]:
     """Return the groups with a curve of their own, and those that share one; the best are first."""
     if len(ranked) <= len(PALETTE):
         return [*ranked], []
-    broken = [g for g in ranked if any(run.level == "critical" for run in g.runs)]
+    broken = [group for group in ranked if group.is_broken]
     chosen = broken[-_MOST_BROKEN:]  # the lowest of them
     chosen += [group for group in ranked if group not in chosen]
     chosen = chosen[:_MOST_OWN]
@@ -74,15 +77,13 @@ def _chosen(ranked: Sequence[Group]) -> tuple[list[Group], list[Group]]:
     return own, [group for group in ranked if group not in chosen]
 
 
-def _curves(group: Group, score: str) -> list[Floats]:
-    return [run.metrics.get(score, Metric()).values for run in group.runs]
-
-
-def _all_steps(groups: Sequence[Group], score: str) -> Floats:
-    steps = [
-        run.metrics.get(score, Metric()).steps for group in groups for run in group.runs
-    ]
-    return np.unique(np.concatenate(steps))
+def _runs_with(groups: Sequence[Group], score: str) -> list[Metric]:
+    """Return the score of each run of the groups that has one."""
+    found = []
+    for group in groups:
+        metrics = [run.metrics.get(score, Metric()) for run in group.runs]
+        found += [metric for metric in metrics if len(metric.values)]
+    return found
 
 
 def _labels(groups: Sequence[Group], shared: str) -> list[str]:
@@ -98,30 +99,14 @@ def _curve(
     curve: DrawnCurve, groups: Sequence[Group], score: str, steps: Floats
 ) -> DrawnCurve:
     """Return a curve with the mean of the groups' runs and, of several, their range."""
-    rows = []
-    for group in groups:
-        for run in group.runs:
-            metric = run.metrics.get(score)
-            if metric is None or not len(metric.values):
-                continue
-            # Runs may log other steps: between those of a run its score is interpolated, and
-            # outside of them it is not known.
-            rows.append(
-                np.interp(steps, metric.steps, metric.values, left=np.nan, right=np.nan)
-            )
-    values = np.array(rows)
-    is_known = np.isfinite(values)
-    counts = is_known.sum(axis=0)
-    filled = np.where(is_known, values, 0.0)
-    with np.errstate(over="ignore", invalid="ignore"):
-        means = np.where(counts > 0, filled.sum(axis=0) / np.maximum(counts, 1), np.nan)
-    if len(rows) < 2:
-        return replace(curve, values=means)
-    low = np.where(is_known, values, np.inf).min(axis=0)
-    high = np.where(is_known, values, -np.inf).max(axis=0)
-    return replace(
-        curve,
-        values=means,
-        low=np.where(counts > 0, low, np.nan),
-        high=np.where(counts > 0, high, np.nan),
-    )
+    # Runs may log other steps: between those of a run its score is interpolated, and outside of
+    # them it is not known.
+    of_runs = [
+        np.interp(steps, metric.steps, metric.values, left=np.nan, right=np.nan)
+        for metric in _runs_with(groups, score)
+    ]
+    runs = pd.DataFrame(of_runs)
+    curve = replace(curve, values=runs.mean().to_numpy())
+    if len(runs) < 2:
+        return curve
+    return replace(curve, low=runs.min().to_numpy(), high=runs.max().to_numpy())

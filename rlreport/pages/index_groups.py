@@ -27,6 +27,11 @@ class Group(NamedTuple):
     def is_several(self) -> bool:
         return len(self.runs) > 1
 
+    @property
+    def is_broken(self) -> bool:
+        """Whether the verdict on any of its runs is critical."""
+        return any(run.level == "critical" for run in self.runs)
+
     def values(self, quantity: str, level: str = "last") -> list[float]:
         """Return the first, best or last level of a quantity in each run, NaN without one."""
         found = [run.metrics.get(quantity, Metric()) for run in self.runs]
@@ -150,15 +155,12 @@ def _family_row(group: Group, within: set[str]) -> FamilyRow:
 
 def _disagreed(group: Group) -> set[str]:
     """Return the settings that differ between the runs of a group."""
-    first, *others = group.runs
+    first, *others = (run.settings for run in group.runs)
     found = set[str]()
-    for run in others:
-        keys = {*first.settings, *run.settings}
-        found |= {
-            key
-            for key in keys
-            if repr(first.settings.get(key, ...)) != repr(run.settings.get(key, ...))
-        }
+    for settings in others:
+        for key in {*first, *settings}:
+            if repr(first.get(key, ...)) != repr(settings.get(key, ...)):
+                found.add(key)
     return found
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -159,12 +160,11 @@ def _numbers(values: object) -> list[float]:
 
 def offered(runs: Sequence[Mapping[str, Metric]]) -> list[str]:
     """Return the quantities that two of the runs have, of a single run all that it has."""
+    counts = Counter[str]()
+    for metrics in runs:
+        counts.update(metrics.keys())
     least = min(2, len(runs))
-    return [
-        quantity
-        for quantity in QUANTITIES
-        if sum(quantity in metrics for metrics in runs) >= least
-    ]
+    return [quantity for quantity in QUANTITIES if counts[quantity] >= max(1, least)]
 
 
 def labels(quantity: str) -> tuple[str, str, str, str]:

@@ -130,7 +130,7 @@ class RunSummary:
     def subject(self) -> str:
         return message(
             "{run} · {verdict}",
-            run=self.report.title,
+            run=self.report.run.title,
             verdict=headline(self.report.run.verdict),
         )
 

@@ -48,6 +48,14 @@ _DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG of prctl(2)
 _KILLED = "a worker process was killed (out of memory?); try --workers 1"
 
 
+class WorkerKilledError(RlreportError):
+    """A process was killed while it did the job of this index; None if it did none."""
+
+    def __init__(self, job: int | None = None) -> None:
+        super().__init__(_KILLED)
+        self.job = job
+
+
 class _Work(NamedTuple):
     """What ``Workers.map`` does: ``function(job, shared)`` for each job."""
 
@@ -150,13 +158,7 @@ def _map_in_processes(start: str, work: _Work, count: int, ahead: int) -> Iterat
     with _processes(start, work, count) as connections:
         queue = _JobQueue(connections, len(work.jobs))
         for index in range(len(work.jobs)):
-            try:
-                outcome = queue.outcome_of(index, ahead=ahead * count)
-            except (
-                EOFError,
-                ConnectionError,
-            ):  # a process ended, so its pipe is closed
-                raise RlreportError(_KILLED) from None
+            outcome = queue.outcome_of(index, ahead=ahead * count)
             result, error = pickle.loads(outcome)  # one of them is None
             if error is not None:
                 raise error
@@ -181,9 +183,19 @@ class _JobQueue:
         while index not in self._outcomes:
             self._send(min(self._jobs, index + ahead))
             for ready in wait(list(self._sent)):
-                outcome = ready.recv_bytes()  # type: ignore[union-attr]
+                with self._alive(ready):
+                    outcome = ready.recv_bytes()  # type: ignore[union-attr]
                 self._outcomes[self._sent[ready].popleft()] = outcome
         return self._outcomes.pop(index)
+
+    @contextmanager
+    def _alive(self, connection: Any) -> Iterator[None]:
+        """Raise WorkerKilledError if the process at the other end has ended: its pipe is closed."""
+        try:
+            yield
+        except (EOFError, ConnectionError):
+            # Its jobs are done in order.
+            raise WorkerKilledError(next(iter(self._sent[connection]), None)) from None
 
     def _send(self, stop: int) -> None:
         """Send jobs before ``stop``, each to the freest process, until all are busy."""
@@ -191,7 +203,8 @@ class _JobQueue:
             freest = min(self._sent, key=lambda one: len(self._sent[one]))
             if len(self._sent[freest]) == _QUEUED:
                 return
-            freest.send(self._first_unsent)
+            with self._alive(freest):
+                freest.send(self._first_unsent)
             self._sent[freest].append(self._first_unsent)
             self._first_unsent += 1
 

@@ -57,7 +57,8 @@ def settings_view(outcome: Outcome) -> SettingsView:
         ),
         shown=len(shown),
         more=len(relevant) - len(shown),
-        is_cut=len(shown) < len(relevant) or any(map(_is_long, shown)),
+        is_cut=len(shown) < len(relevant)
+        or any(_is_cut(one, redact=outcome.redact) for one in shown),
         versions=_settings_table(
             "versions",
             message("Package versions, defaults, names and locations"),
@@ -67,8 +68,12 @@ def settings_view(outcome: Outcome) -> SettingsView:
     )
 
 
-def _is_long(setting: Difference) -> bool:
-    return any(len(text or "") > LONGEST_VALUE for text in (setting.base, setting.new))
+def _is_cut(setting: Difference, *, redact: bool) -> bool:
+    """Return whether the table of the runs cuts a setting, or omits it as values look alike."""
+    values = [
+        _text(setting.key, text, redact=redact) for text in (setting.base, setting.new)
+    ]
+    return values[0] == values[1] or any(len(text) > LONGEST_VALUE for text in values)
 
 
 def _runs(outcome: Outcome) -> list[tuple[str, ComparedRun]]:

@@ -41,16 +41,15 @@ export function boxOf(data, { column }, height) {
  */
 export function moved(data, { column }, key) {
   const last = data.prompts.length - 1;
-  /** @type {Record<string, number>} */
-  const places = {
-    ArrowLeft: column - 1,
-    ArrowRight: column + 1,
-    PageUp: column - PAGE,
-    PageDown: column + PAGE,
-    Home: 0,
-    End: last,
-  };
-  const place = places[key];
+  const places = new Map([
+    ["ArrowLeft", column - 1],
+    ["ArrowRight", column + 1],
+    ["PageUp", column - PAGE],
+    ["PageDown", column + PAGE],
+    ["Home", 0],
+    ["End", last],
+  ]);
+  const place = places.get(key);
   return place === undefined ? null : { row: 0, column: Math.min(Math.max(place, 0), last) };
 }
 

@@ -1,0 +1,419 @@
+"""Why two runs differ, and for which tasks: numbers against NumPy, and planted losses."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rlreport.comparison.compare import Comparison, Side, compare_runs
+from rlreport.comparison.data_file import EXTRA, PART, trainer_data, trainer_rows
+from rlreport.comparison.decomposition import Decomposition, decomposition_of
+from rlreport.comparison.statistics import Effect
+from rlreport.comparison.tasks import Task
+from rlreport.text.labels import ANSWER_MARKS
+
+BIT = {mark: 1 << bit for bit, mark in enumerate(ANSWER_MARKS)}
+
+
+def run(rewards: Any, pairs: Any, step: Any = 0, **columns: Any) -> Side:
+    """A run whose responses have these rewards, in the order of their steps."""
+    pair = np.asarray(pairs, np.uint64)
+    table = {
+        "step": step,
+        "n": np.arange(len(pair)),
+        "split": "train",
+        "pair": pair,
+        "prompt_id": pair.astype(np.int64),
+        "reward": np.asarray(rewards, np.float64),
+    }
+    return Side("run", pd.DataFrame({**table, **columns}))
+
+
+def many(
+    seed: int, *, prompts: int = 60, responses: int = 8, first: int = 0
+) -> tuple[np.random.Generator, np.ndarray, np.ndarray]:
+    """Return a generator, the prompt of each response, and the chance that it is right.
+
+    Runs have the same prompts, of the same difficulty, whatever their seed.
+    """
+    pairs = first + np.repeat(np.arange(prompts), responses)
+    ability = np.random.default_rng(first).beta(1.5, 1.5, prompts)
+    return np.random.default_rng(seed), pairs, np.repeat(ability, responses)
+
+
+def marked_run(
+    seed: int, *, lost: float = 0.0, cut: float = 0.0, first: int = 0
+) -> Side:
+    """A run that earns a reward only with a marked, whole answer; NEW may lose some of them."""
+    random, pairs, chance = many(seed, first=first)
+    is_right = random.random(len(pairs)) < chance
+    is_cut = random.random(len(pairs)) < cut
+    is_marked = (random.random(len(pairs)) >= lost) & ~is_cut
+    return run(
+        is_right & is_marked,
+        pairs,
+        answer_format=is_marked * float(BIT["####"]),
+        cut_off=is_cut.astype(np.float64),
+        other_script=(random.random(len(pairs)) < 0.1).astype(np.float64),
+        tool_errors=(random.random(len(pairs)) < 0.1).astype(np.float64),
+    )
+
+
+def why(base: Side, new: Side) -> Decomposition:
+    return compare_runs([base], [new]).decomposition
+
+
+tables = st.lists(
+    st.tuples(
+        st.integers(0, 5),  # prompt
+        st.integers(0, 8).map(lambda eighths: eighths / 8) | st.just(np.nan),
+        st.sampled_from([0.0, 1.0, np.nan]),
+    ),
+    min_size=3,
+    max_size=40,
+)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(tables, min_size=2, max_size=4), st.integers(1, 3), st.booleans())
+def test_part_and_rest_add_up_to_the_effect_as_numpy_computes_them(
+    rows: Any, base_count: int, is_paired: bool
+) -> None:
+    base_count = min(base_count, len(rows) - 1)
+    names = ["pair", "reward", "cut_off"]
+    frames = [pd.DataFrame(table, columns=names) for table in rows]
+    frames = [frame.astype({"pair": np.uint64}) for frame in frames]
+    expected = by_hand(frames, base_count, is_paired=is_paired)
+    effect = Effect(expected["value"], paired=is_paired)
+    properties = decomposition_of(frames, base_count, effect).properties
+    if not (np.isfinite(effect.value) and 0 < expected["all"] < 1):
+        assert properties == []
+        return
+    (cut_off,) = properties
+    assert cut_off.part + cut_off.rest == pytest.approx(effect.value, abs=1e-9)
+    for name in ("part", "base_share", "new_share", "base_with", "new_without"):
+        found = getattr(cut_off, name)
+        assert found == pytest.approx(expected[name], abs=1e-9, nan_ok=True), name
+
+
+def by_hand(
+    frames: Sequence[pd.DataFrame], base_count: int, *, is_paired: bool
+) -> dict[str, float]:
+    """The same with loops: every prompt of a side counts once, and each run of it the same."""
+    runs: list[dict[int, list[tuple[float, float]]]] = []
+    for frame in frames:
+        of_prompt: dict[int, list[tuple[float, float]]] = {}
+        for pair, reward, has in frame.itertuples(index=False):
+            if not np.isnan(reward):
+                of_prompt.setdefault(pair, []).append((reward, has))
+        runs.append(of_prompt)
+    if is_paired:
+        shared = set.intersection(*map(set, runs))
+        runs = [{pair: one[pair] for pair in shared} for one in runs]
+    logged = [[has for rows in one.values() for _, has in rows] for one in runs]
+    members = [has > 0 for of_run in logged for has in of_run]
+    is_known = all(not np.isnan(of_run).all() for of_run in logged) and members
+    result = {"all": float(np.mean(members)) if is_known else np.nan}
+    share, means = [], []
+    for side in (runs[:base_count], runs[base_count:]):
+        prompts = set().union(*side)
+        of_with, with_reward, without_reward = [], [], []
+        for pair in prompts:
+            rows = [one[pair] for one in side if pair in one]
+            of_with.append(np.mean([np.mean([h > 0 for _, h in row]) for row in rows]))
+            with_reward.append(
+                np.mean([np.mean([r * (h > 0) for r, h in row]) for row in rows])
+            )
+            without_reward.append(
+                np.mean([np.mean([r * (not h > 0) for r, h in row]) for row in rows])
+            )
+        s = float(np.mean(of_with)) if of_with else np.nan
+        share.append(s)
+        means.append(
+            (
+                float(np.mean(with_reward)) / s if s > 0 else np.nan,
+                float(np.mean(without_reward)) / (1 - s) if s < 1 - 1e-12 else np.nan,
+                float(np.mean(with_reward) + np.mean(without_reward))
+                if of_with
+                else np.nan,
+            )
+        )
+    result["value"] = means[1][2] - means[0][2]
+    part = 0.0
+    for category, change in ((0, share[1] - share[0]), (1, share[0] - share[1])):
+        both = [side[category] for side in means if not np.isnan(side[category])]
+        if both:
+            part += float(np.mean(both)) * change
+    result |= {"part": part, "base_share": share[0], "new_share": share[1]}
+    return result | {"base_with": means[0][0], "new_without": means[1][1]}
+
+
+@pytest.mark.parametrize("first", [0, 100])  # of NEW's prompts: the same, and others
+def test_a_lost_format_is_named_with_its_part(first: int) -> None:
+    base, new = marked_run(1), marked_run(2, lost=0.6, first=first)
+    ends = compare_runs([base], [new])
+    main = ends.decomposition.main
+    assert main is not None and (main.id, main.mark) == ("format", "####")
+    # Had NEW kept the marks, it would have earned as much as its right answers are.
+    random, pairs, chance = many(2, first=first)
+    kept = (random.random(len(pairs)) < chance).mean()
+    assert main.part == pytest.approx(
+        new.responses["reward"].mean() - kept, abs=0.02 if first == 0 else 0.06
+    )
+    assert main.part + main.rest == pytest.approx(ends.effect.value, abs=1e-9)
+    assert main.within.low < 0 < main.within.high
+
+
+def test_what_is_cut_off_comes_before_the_mark_that_it_lacks() -> None:
+    found = why(marked_run(1), marked_run(2, cut=0.5))
+    parts = {one.id: one.part for one in found.properties}
+    assert parts["format"] == parts["cut_off"]
+    assert found.main is not None and found.main.id == "cut_off"
+    # A format that most others lose, too, is no matter of cut ends.
+    found = why(marked_run(1), marked_run(2, lost=0.5, cut=0.1))
+    assert found.main is not None and found.main.id == "format"
+
+
+def test_exchanged_sides_have_mirrored_parts() -> None:
+    base, new = marked_run(1), marked_run(2, lost=0.3, cut=0.2)
+    there, back = why(base, new), why(new, base)
+    assert [one.id for one in there.properties] == [one.id for one in back.properties]
+    for one, other in zip(there.properties, back.properties, strict=True):
+        assert other.part == pytest.approx(-one.part, abs=1e-9)
+        assert other.rest == pytest.approx(-one.rest, abs=1e-9)
+        assert (other.base_share, other.new_share) == (one.new_share, one.base_share)
+        assert other.p == one.p
+    assert there.main is not None and back.main is not None
+    assert there.main.id == back.main.id
+
+
+def test_between_runs_that_do_not_differ_nothing_is_named() -> None:
+    named = 0
+    for seed in range(60):
+        found = why(marked_run(2 * seed), marked_run(2 * seed + 1))
+        named += found.main is not None
+    assert named <= 0.05 * 60
+
+
+def test_another_mark_is_no_lost_mark() -> None:
+    random, pairs, chance = many(3)
+    reward = random.random(len(pairs)) < chance
+    is_boxed = random.random(len(pairs)) < 0.7
+    marks = np.where(is_boxed, BIT["\\boxed"], BIT["####"])
+    base = run(reward, pairs, answer_format=float(BIT["####"]))
+    new = run(random.random(len(pairs)) < chance, pairs, answer_format=marks * 1.0)
+    found = why(base, new)
+    (form,) = found.properties
+    assert form.mark in ("####", "\\boxed") and found.main is None
+    assert abs(form.part) < 0.05
+    # Where all kinds of marks are lost, that is what is named.
+    marks = np.where(np.arange(len(pairs)) % 2, BIT["\\boxed"], BIT["####"])
+    base = run(reward, pairs, answer_format=marks * 1.0)
+    is_left = random.random(len(pairs)) < 0.3
+    new = run(reward & is_left, pairs, answer_format=marks * is_left * 1.0)
+    found = why(base, new)
+    assert found.main is not None and found.main.mark == "any"
+
+
+def test_what_a_run_does_not_log_is_no_property() -> None:
+    base, new = marked_run(1), marked_run(2, lost=0.6)
+    older = Side("older", base.responses.drop(columns=["answer_format", "cut_off"]))
+    assert {one.id for one in why(older, new).properties} == {
+        "tool_failed",
+        "other_script",
+    }
+
+
+def test_marks_of_cut_texts_count_only_if_their_ends_are_kept() -> None:
+    def cut(side: Side, *, keeps_ends: bool) -> Side:
+        responses = side.responses.assign(response_chars=300.0)
+        if not keeps_ends:
+            responses["answer_format"] = float(BIT["answer"])
+        return Side("cut", responses, cut=True)
+
+    base, new = marked_run(1), marked_run(2, lost=0.3)
+    kept = why(cut(base, keeps_ends=True), cut(new, keeps_ends=True))
+    assert "format" in {one.id for one in kept.properties}
+    lost = why(cut(base, keeps_ends=False), cut(new, keeps_ends=True))
+    assert "format" not in {one.id for one in lost.properties}
+
+
+def parts_run(seed: int, *, accuracy: float = 0.6, rounded: int = 9) -> Side:
+    random, pairs, _ = many(seed)
+    right = (random.random(len(pairs)) < accuracy).astype(np.float64)
+    form = (random.random(len(pairs)) < 0.8).astype(np.float64)
+    reward = np.round(right + 0.3 * form - 0.125, rounded)
+    parts = {f"{PART}accuracy_reward": right, f"{PART}format_reward": form}
+    return run(reward, pairs, **parts)
+
+
+def test_parts_of_the_reward_add_up_to_the_effect() -> None:
+    base, new = parts_run(1), parts_run(2, accuracy=0.3)
+    ends = compare_runs([base], [new])
+    found = {one.name: one for one in ends.decomposition.reward_parts}
+    assert found["accuracy_reward"].weight == pytest.approx(1)
+    assert found["format_reward"].weight == pytest.approx(0.3)
+    total = sum(one.part for one in found.values())
+    assert total == pytest.approx(ends.effect.value, abs=1e-9)
+    right = f"{PART}accuracy_reward"
+    rise = new.responses[right].mean() - base.responses[right].mean()
+    assert found["accuracy_reward"].part == pytest.approx(rise, abs=1e-9)
+    main = ends.decomposition.main_part
+    assert main is not None and main.name == "accuracy_reward"
+
+
+@pytest.mark.parametrize("change", ["unknown", "alike", "copy"])
+def test_parts_that_do_not_explain_the_reward_are_left_out(change: str) -> None:
+    base, new = parts_run(1), parts_run(2, accuracy=0.3)
+    right, form = f"{PART}accuracy_reward", f"{PART}format_reward"
+    if change == "unknown":  # the reward of some responses has another part
+        new.responses.loc[:4, "reward"] -= 0.1
+    if change == "alike":  # which of both is paid for is not known
+        for side in (base, new):
+            side.responses[form] = side.responses[right]
+            side.responses["reward"] = 3 * side.responses[right]
+    if change == "copy":  # the whole reward is no part of it
+        for side in (base, new):
+            del side.responses[right]
+            side.responses[f"{PART}score"] = side.responses["reward"]
+    assert why(base, new).reward_parts == []
+
+
+def metrics_run(seed: int, right: float) -> Side:
+    random = np.random.default_rng(seed)
+    accuracy = right + random.normal(0, 0.02, 100)
+    form = 0.9 + random.normal(0, 0.02, 100)
+    names = ["rewards/accuracy_reward/mean", "rewards/format_reward/mean"]
+    steps = np.arange(100)
+    metrics = pd.DataFrame({"step": steps, names[0]: accuracy, names[1]: form})
+    table = pd.DataFrame({"step": steps, "reward_mean": accuracy + form})
+    return Side(
+        "metrics", responses_of(table), named=False, trainer=trainer_rows(metrics)
+    )
+
+
+def responses_of(steps: pd.DataFrame) -> pd.DataFrame:
+    data = trainer_data(steps)
+    return data.assign(pair=data["prompt_id"].astype(np.uint64))
+
+
+def test_parts_of_the_trainers_reward_add_up_to_the_effect() -> None:
+    ends = compare_runs([metrics_run(1, 0.6)], [metrics_run(2, 0.4)])
+    assert ends.metrics_alone
+    found = {one.name: one.part for one in ends.decomposition.reward_parts}
+    assert sum(found.values()) == pytest.approx(ends.effect.value, abs=1e-9)
+    assert found["accuracy_reward"] == pytest.approx(-0.2, abs=0.02)
+    main = ends.decomposition.main_part
+    assert main is not None and main.name == "accuracy_reward"
+
+
+ENVIRONMENTS = np.array(["code", "maths", "puzzles"])
+
+
+def of_environments(seed: int, lost: float = 0.0) -> Side:
+    random, pairs, chance = many(seed)
+    environment = ENVIRONMENTS[pairs % 3]
+    chance = np.clip(chance - lost * (environment == "maths"), 0, 1)
+    reward = random.random(len(pairs)) < chance
+    return run(reward, pairs, **{f"{EXTRA}data_source": environment})
+
+
+def tasks(ends: Comparison) -> dict[str, Task]:
+    return {task.name: task for task in ends.tasks.environments}
+
+
+def test_the_environment_that_lost_is_the_one_that_is_worse() -> None:
+    base, new = of_environments(1), of_environments(2, lost=0.4)
+    ends = compare_runs([base], [new])
+    assert ends.tasks.field == "data_source"
+    found = tasks(ends)
+    assert found["maths"].level == "worse"
+    assert {found["code"].level, found["puzzles"].level} == {"none"}
+    for name, task in found.items():
+        means = [
+            side.responses.loc[
+                side.responses[f"{EXTRA}data_source"] == name, "reward"
+            ].mean()
+            for side in (base, new)
+        ]
+        assert [task.base, task.new] == pytest.approx(means)
+        assert task.effect.value == pytest.approx(means[1] - means[0])
+        assert task.prompts == 20
+
+
+def test_numbers_and_texts_of_one_field_name_environments() -> None:
+    base, new = of_environments(1), of_environments(2)
+    base.responses[f"{EXTRA}data_source"] = (base.responses["pair"] % 3).astype(float)
+    new.responses[f"{EXTRA}data_source"] = (new.responses["pair"] % 3).map(str)
+    assert set(tasks(compare_runs([base], [new]))) == {"0", "1", "2"}
+
+
+def test_classes_of_difficulty_do_not_depend_on_which_side_is_new() -> None:
+    base, new = of_environments(1), of_environments(2, lost=0.4)
+    there = compare_runs([base], [new]).tasks.difficulties
+    back = compare_runs([new], [base]).tasks.difficulties
+    assert [task.name for task in there] == ["hard", "medium", "easy"]
+    for one, other in zip(there, back, strict=True):
+        assert (one.base, one.new) == (other.new, other.base)
+        assert one.effect.value == pytest.approx(-other.effect.value)
+    pooled = [(task.base + task.new) / 2 for task in there]
+    assert pooled == sorted(pooled)
+
+
+def test_equal_rewards_have_no_classes_of_difficulty() -> None:
+    _, pairs, _ = many(1)
+    same = run(np.ones(len(pairs)), pairs)
+    ends = compare_runs([same], [same])
+    assert ends.tasks.difficulties == [] and ends.tasks.environments == []
+
+
+def changes(base: Side, new: Side) -> dict[int, str]:
+    table = compare_runs([base], [new]).prompt_changes
+    return dict(zip(table["pair"].tolist(), table["change"], strict=True))
+
+
+def test_prompts_that_changed_beyond_chance_are_told_from_those_that_did_not() -> None:
+    pairs = np.repeat(np.arange(5), 10)
+    rows = np.arange(50) % 10
+    base = [0, 0, 1, 1, 1] @ (np.arange(5)[:, None] == pairs)
+    new = [1, 0, 0, 1, 0] @ (np.arange(5)[:, None] == pairs)
+    new = np.where(pairs == 4, rows < 8, new)  # eight right of ten
+    found = changes(run(base, pairs), run(new, pairs))
+    assert found == {
+        0: "improved",
+        1: "never",
+        2: "regressed",
+        3: "always",
+        4: "same",
+    }
+
+
+@pytest.mark.parametrize("rewards", [(0.0, 1.0), (0.1, 0.7)])
+def test_one_response_a_side_never_shows_a_change(rewards: tuple[float, float]) -> None:
+    pairs = np.arange(40)
+    low, high = rewards
+    other = np.where(pairs % 4 == 0, 0.5, low)  # more than two values
+    for base in (np.full(40, low), other):
+        assert set(
+            changes(run(base, pairs), run(np.full(40, high), pairs)).values()
+        ) == {"same"}
+
+
+def test_what_is_logged_as_right_counts_and_not_points_beside_it() -> None:
+    pairs = np.repeat(np.arange(3), 10)
+    right = (pairs > 0).astype(np.float64)
+    base = run(right, pairs, correct=right)
+    new = run(right * 0.5 + 0.1, pairs, correct=right)
+    assert changes(base, new) == {0: "never", 1: "always", 2: "always"}
+    older = Side("older", base.responses.drop(columns="correct"))
+    assert changes(older, new) == {0: "improved", 1: "regressed", 2: "regressed"}
+
+
+def test_other_prompts_have_no_changes_and_no_classes() -> None:
+    ends = compare_runs([marked_run(1)], [marked_run(2, first=100)])
+    assert not ends.effect.paired
+    assert ends.prompt_changes.empty and ends.tasks.difficulties == []
