@@ -125,7 +125,7 @@ def _on_part(part: RewardPart, labels: Labels) -> tuple[str, str]:
         new=short_figure(part.new),
         base=short_figure(part.base),
         new_name=labels.new,
-        base_name=labels.against,
+        base_name=labels.base,
     )
     return what, detail
 
@@ -140,7 +140,7 @@ def _on_property(found: Property, effect: float, labels: Labels) -> tuple[str, s
         new=percent(found.new_share),
         base=percent(found.base_share),
         new_name=labels.new,
-        base_name=labels.against,
+        base_name=labels.base,
     )
     rewards = _rewards_of(message(others), found.new_without, found.base_without)
     return message(what), clauses([shares, rewards])
@@ -162,7 +162,7 @@ def _on_format(found: Property, effect: float, labels: Labels) -> str:
         new=percent(new),
         base=percent(base),
         new_name=labels.new,
-        base_name=labels.against,
+        base_name=labels.base,
         mark=_mark(found),
     )
     if is_good:
