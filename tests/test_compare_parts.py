@@ -527,3 +527,23 @@ def test_other_prompts_have_no_changes_and_no_classes() -> None:
     ends = compare_runs([marked_run(1)], [marked_run(2, first=100)])
     assert not ends.effect.paired
     assert ends.prompt_changes.empty and ends.tasks.difficulties == []
+
+
+@pytest.mark.parametrize(("responses", "can_tell"), [(4, False), (8, True)])
+def test_few_responses_cannot_tell_any_single_prompt(
+    responses: int, can_tell: bool
+) -> None:
+    # 2 / 70 and 2 / 12870 are the smallest p, 0.05 / 40 the largest that counts.
+    pairs = np.repeat(np.arange(40), responses)
+    half = np.arange(len(pairs)) % responses < responses / 2
+    ends = compare_runs([run(half, pairs)], [run(half & (pairs > 10), pairs)])
+    assert set(ends.prompt_changes["change"]) == {"same"}
+    assert ends.can_tell_prompts == can_tell
+    assert (ends.prompts_lower, ends.prompts_higher) == (11, 0)
+
+
+def test_what_was_told_can_be_told() -> None:
+    pairs = np.repeat(np.arange(40), 4)
+    ends = compare_runs([run(pairs >= 0, pairs)], [run(pairs < 0, pairs)])
+    assert set(ends.prompt_changes["change"]) == {"regressed"}
+    assert ends.can_tell_prompts

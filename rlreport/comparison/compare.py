@@ -49,6 +49,7 @@ from rlreport.comparison.statistics import (
 )
 from rlreport.comparison.tasks import (
     Tasks,
+    can_tell,
     no_changes,
     prompt_changes_of,
     solved_or_not,
@@ -309,6 +310,24 @@ class Comparison:
             return no_changes()
         responses = _inside(solved_or_not(self.responses), self.windows)
         return prompt_changes_of(responses, self.base_count)
+
+    @property
+    def can_tell_prompts(self) -> bool:
+        """Whether responses suffice to tell a single prompt's change from chance, if it is the largest.
+
+        True if some were told, and without any prompt that could have changed.
+        """
+        return can_tell(self.prompt_changes)
+
+    @property
+    def prompts_lower(self) -> int:
+        """Number of paired prompts that earn less in NEW, whether clearly or not."""
+        return int((self.prompt_changes["delta"] < 0).sum())
+
+    @property
+    def prompts_higher(self) -> int:
+        """Number of paired prompts that earn more in NEW, whether clearly or not."""
+        return int((self.prompt_changes["delta"] > 0).sum())
 
     @cached_property
     def equal_kl(self) -> dict[str, EqualKL]:
