@@ -37,6 +37,7 @@ from rlreport.comparison.guardrails import (
     OF_WHOLE_TEXTS,
     Guardrail,
     guardrails_of,
+    with_logs,
 )
 from rlreport.comparison.means import effect_on, means_of
 from rlreport.comparison.speed import Reached, speed_of
@@ -411,7 +412,7 @@ def compare_runs(bases: Sequence[Side], news: Sequence[Side]) -> Comparison:
         for frame in _inside([side.trainer for side in sides], chosen)
     ]
     means = means_of(inside, len(bases))
-    trainer_means = means_of(trainer, len(bases))
+    trainer_means = means_of(with_logs(trainer), len(bases))
     # The means are indexed by prompt (``pair``).
     base_prompts = [table.index for table in means.bases]
     new_prompts = [table.index for table in means.news]
