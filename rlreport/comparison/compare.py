@@ -37,6 +37,7 @@ from rlreport.comparison.guardrails import (
     OF_WHOLE_TEXTS,
     Guardrail,
     guardrails_of,
+    with_logs,
 )
 from rlreport.comparison.means import effect_on, means_of
 from rlreport.comparison.speed import Reached, speed_of
@@ -49,6 +50,7 @@ from rlreport.comparison.statistics import (
 )
 from rlreport.comparison.tasks import (
     Tasks,
+    can_tell,
     no_changes,
     prompt_changes_of,
     solved_or_not,
@@ -297,7 +299,12 @@ class Comparison:
     @cached_property
     def tasks(self) -> Tasks:
         """The reward's difference by environment and by difficulty of prompts."""
-        return tasks_of(self.inside, self.base_count, self.effect)
+        others = []
+        for frame, (first, last) in zip(
+            self.responses, self.windows.bases, strict=False
+        ):
+            others.append(frame[~frame["step"].between(first, last)])
+        return tasks_of(self.inside, self.base_count, self.effect, others)
 
     @cached_property
     def prompt_changes(self) -> pd.DataFrame:
@@ -309,6 +316,24 @@ class Comparison:
             return no_changes()
         responses = _inside(solved_or_not(self.responses), self.windows)
         return prompt_changes_of(responses, self.base_count)
+
+    @property
+    def can_tell_prompts(self) -> bool:
+        """Whether responses suffice to tell the change of a single prompt from chance.
+
+        True if some were told, and if there is no prompt that could have changed.
+        """
+        return can_tell(self.prompt_changes)
+
+    @property
+    def prompts_lower(self) -> int:
+        """Number of paired prompts that earn less in NEW, whether clearly or not."""
+        return int((self.prompt_changes["delta"] < 0).sum())
+
+    @property
+    def prompts_higher(self) -> int:
+        """Number of paired prompts that earn more in NEW, whether clearly or not."""
+        return int((self.prompt_changes["delta"] > 0).sum())
 
     @cached_property
     def equal_kl(self) -> dict[str, EqualKL]:
@@ -392,7 +417,7 @@ def compare_runs(bases: Sequence[Side], news: Sequence[Side]) -> Comparison:
         for frame in _inside([side.trainer for side in sides], chosen)
     ]
     means = means_of(inside, len(bases))
-    trainer_means = means_of(trainer, len(bases))
+    trainer_means = means_of(with_logs(trainer), len(bases))
     # The means are indexed by prompt (``pair``).
     base_prompts = [table.index for table in means.bases]
     new_prompts = [table.index for table in means.news]
