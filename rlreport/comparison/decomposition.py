@@ -1,15 +1,19 @@
 r"""What a difference of rewards goes with: properties of responses, and parts of the reward.
 
 A property divides responses in two: those that have it (their answer is marked by ``####``, they
-are cut off, …) and those that do not. Let s be the share of a category c among the responses of a
-side, and m their mean reward, with weights such that every prompt counts once and each run of a
-side counts the same, as in the effect Δ on the reward. Then (Kitagawa 1955; Oaxaca 1973)
+are cut off, …) and those that do not. Its *part* of the effect Δ on the reward is
 
-    Δ = Σ_c ½ (m_base + m_new) (s_new − s_base) + Σ_c ½ (s_base + s_new) (m_new − m_base)
+    (share of NEW − share of BASE) · (mean reward with it − mean reward without it)
 
-exactly. The first sum is the *part* of Δ that goes with the share of the property, the second one
-is the *rest*. A category that one side lacks has the mean of the other side there. Properties
-overlap: each is compared with Δ by itself, and their parts do not add up to Δ.
+where shares count every prompt once and each run of a side the same, as Δ does, and the second
+factor compares responses of one run to one prompt (``contrast``): across prompts, a property of
+easy prompts would be taken for a reason of their rewards. The *rest* is Δ − part (Kitagawa 1955;
+Oaxaca 1973, with an effect of each prompt). Properties overlap: each is compared with Δ by itself,
+and their parts do not add up to Δ. Where no prompt has responses of both kinds, the part is
+unknown.
+
+If the sides have other prompts, their environments are properties, too. All responses to a prompt
+are of one environment, so that these are compared across prompts.
 
 Where the reward is a weighted sum of logged parts, these do add up to Δ: the part that one of them
 has is its weight times the difference of its means.
@@ -28,9 +32,15 @@ from numpy.typing import NDArray
 from rlreport.check import gain
 from rlreport.check.run import has
 from rlreport.check.series import Series
+from rlreport.comparison.contrast import (
+    Contrast,
+    contrast_between_prompts,
+    contrast_within_prompts,
+)
 from rlreport.comparison.data_file import PART
 from rlreport.comparison.means import effect_on, means_of
 from rlreport.comparison.statistics import LEVEL, Effect, p_of_parts
+from rlreport.comparison.tasks import environments_of
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.figures.rounding import change, rounded
 from rlreport.text.labels import ANSWER_MARKS
@@ -38,6 +48,8 @@ from rlreport.text.labels import ANSWER_MARKS
 FORMATS = "answer_format"  # Column with bits of ``labels.ANSWER_MARKS``
 # Id of the property that the answer is marked, in a way that ``Property.mark`` names
 FORMAT = "format"
+# Id of the property that the prompt is of an environment, which ``Property.mark`` names
+ENVIRONMENT = "environment"
 ANY_MARK = "any"  # ``Property.mark`` of an answer that is marked in any way
 
 # Property -> column that is above 0 in responses that have it; empty in those that cannot have it.
@@ -61,8 +73,9 @@ _ROUNDING = 1e-3
 class Property(NamedTuple):
     """A property of responses, and what of the effect on the reward goes with it."""
 
-    id: str  # FORMAT or a key of _COLUMNS
-    mark: str  # of FORMAT: one of ``labels.ANSWER_MARKS``, or ANY_MARK; otherwise ""
+    id: str  # FORMAT, ENVIRONMENT or a key of _COLUMNS
+    # of FORMAT: one of ``labels.ANSWER_MARKS``, or ANY_MARK; of ENVIRONMENT its name; otherwise ""
+    mark: str
     # shares of responses that have the property
     base_share: float
     new_share: float
@@ -71,7 +84,10 @@ class Property(NamedTuple):
     new_with: float
     base_without: float
     new_without: float
-    # what of the effect goes with the change of the share, and the rest: both add up to the effect
+    # what a response with it earns more than one without it to the same prompt
+    contrast: Contrast
+    # what of the effect goes with the change of the share, and the rest: both add up to the effect;
+    # NaN if the contrast is unknown
     part: float
     rest: float
     share: Effect  # difference of the shares
@@ -98,7 +114,7 @@ class Decomposition:
 
     Attributes:
         properties: those that some but not all compared responses have; of the ways to mark an
-            answer, the one whose share changed most.
+            answer, and of the environments, the one whose share changed most.
         reward_parts: parts that add up to the reward, and so to the effect; [] if not logged.
         main: the property that the headline names, None if no part is large and certain.
         main_part: the part of the reward that it may name instead, likewise.
@@ -217,20 +233,6 @@ def _category(
     return _Category(*shares, *means)
 
 
-def _part_and_rest(categories: Sequence[_Category]) -> tuple[float, float]:
-    """Return both sums of the module's formula."""
-    part = 0.0
-    rest = 0.0
-    for category in categories:
-        base = category.new if np.isnan(category.base) else category.base
-        new = category.base if np.isnan(category.new) else category.new
-        if np.isnan(base):  # no response of either side
-            continue
-        part += (base + new) / 2 * (category.new_share - category.base_share)
-        rest += (category.base_share + category.new_share) / 2 * (new - base)
-    return part, rest
-
-
 class _Members(NamedTuple):
     """Which responses have a property, (responses,) for each run."""
 
@@ -240,19 +242,25 @@ class _Members(NamedTuple):
 
 
 def _properties(compared: Compared, weights: Sequence[Floats]) -> list[Property]:
-    logged = {(one.id, one.mark): one for one in _members(compared.frames)}
+    members = _members(compared.frames)
+    if not compared.whole.paired:
+        members += _of_environments(compared.frames)
+    logged = {(one.id, one.mark): one for one in members}
     found = [_property(compared, weights, one) for one in logged.values()]
     p_values = p_of_parts([one.share for one in found], compared.whole)
     found = [one._replace(p=p) for one, p in zip(found, p_values, strict=True)]
     formats = [one for one in found if one.id == FORMAT]
-    shown = [one for one in found if one.id != FORMAT]
+    environments = [one for one in found if one.id == ENVIRONMENT]
+    shown = [one for one in found if one.id not in (FORMAT, ENVIRONMENT)]
     if formats:
         shown.append(_most_changed(formats))
+    if environments:
+        shown.append(max(environments, key=lambda one: abs(one.share.value)))
     shown = [
         one._replace(within=_within(compared, logged[one.id, one.mark]))
         for one in shown
     ]
-    return sorted(shown, key=lambda one: -abs(one.part))
+    return sorted(shown, key=lambda one: -np.nan_to_num(abs(one.part)))
 
 
 def _members(frames: Sequence[pd.DataFrame]) -> list[_Members]:
@@ -269,6 +277,17 @@ def _members(frames: Sequence[pd.DataFrame]) -> list[_Members]:
             found.append(_Members(FORMAT, mark, of_runs))
         found.append(_Members(FORMAT, ANY_MARK, [one > 0 for one in marks]))
     return [one for one in found if 0 < np.concatenate(one.of_runs).mean() < 1]
+
+
+def _of_environments(frames: Sequence[pd.DataFrame]) -> list[_Members]:
+    """Return the environments, which responses are of; all responses to a prompt are of one."""
+    _, names, indices = environments_of(frames)
+    found = []
+    for number, name in enumerate(names):
+        of_runs = [index == number for index in indices]
+        if name and 0 < np.concatenate(of_runs).mean() < 1:
+            found.append(_Members(ENVIRONMENT, name, of_runs))
+    return found
 
 
 def marks_of(values: Floats) -> Ints:
@@ -293,7 +312,11 @@ def _property(
     of_runs = members.of_runs
     having = _category(compared, weights, of_runs)
     lacking = _category(compared, weights, [~is_in for is_in in of_runs])
-    part, rest = _part_and_rest([having, lacking])
+    if members.id == ENVIRONMENT:
+        contrast = contrast_between_prompts(compared.frames, of_runs)
+    else:
+        contrast = contrast_within_prompts(compared.frames, of_runs)
+    part = contrast.value * (having.new_share - having.base_share)
     share = compared.effect_on([is_in.astype(np.float64) for is_in in of_runs])
     return Property(
         id=members.id,
@@ -304,8 +327,9 @@ def _property(
         new_with=rounded(having.new),
         base_without=rounded(lacking.base),
         new_without=rounded(lacking.new),
+        contrast=contrast,
         part=rounded(part),
-        rest=rounded(rest),
+        rest=rounded(compared.whole.value - part),
         share=share,
         within=Effect(),
         p=share.p,
@@ -331,11 +355,15 @@ def _is_large(part: float, p: float, effect: Effect) -> bool:
 
 
 def _main_property(properties: Sequence[Property], effect: Effect) -> Property | None:
-    large = [one for one in properties if _is_large(one.part, one.p, effect)]
+    large = [
+        one
+        for one in properties
+        if one.contrast.is_shown and _is_large(one.part, one.p, effect)
+    ]
     if not large:
         return None
     most = max(abs(one.part) for one in large)
-    order = [*_COLUMNS, FORMAT]
+    order = [ENVIRONMENT, *_COLUMNS, FORMAT]
     as_large = [one for one in large if abs(one.part) >= ALIKE * most]
     return min(as_large, key=lambda one: order.index(one.id))
 

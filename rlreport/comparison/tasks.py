@@ -83,7 +83,7 @@ def tasks_of(frames: Sequence[pd.DataFrame], base_count: int, effect: Effect) ->
     The first ``base_count`` of ``frames`` are those of BASE; ``effect`` is that on all rewards.
     """
     paired = effect.paired
-    field, names, indices = _environments(frames)
+    field, names, indices = environments_of(frames)
     environments = []
     for number, name in enumerate(names):
         chosen = [
@@ -104,7 +104,7 @@ def tasks_of(frames: Sequence[pd.DataFrame], base_count: int, effect: Effect) ->
     return Tasks(field, judged[:count], judged[count:])
 
 
-def _environments(
+def environments_of(
     frames: Sequence[pd.DataFrame],
 ) -> tuple[str, list[str], list[Ints]]:
     """Return the field of environments, their names, and each run's index of them by response."""
