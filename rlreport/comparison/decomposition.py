@@ -15,6 +15,11 @@ unknown.
 If the sides have other prompts, their environments are properties, too. All responses to a prompt
 are of one environment, so that these are compared across prompts.
 
+If all responses of a side have the same reward, as in a run that earns nothing any more, this side
+cannot tell what a property is worth, and the other side alone does. As any property that came with
+the collapse has a part then, one is named only if that is all of Δ, but for a tenth: then what is
+left of the other category would have earned nothing in the other run, too.
+
 Where the reward is a weighted sum of logged parts, these do add up to Δ: the part that one of them
 has is its weight times the difference of its means.
 """
@@ -29,7 +34,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from rlreport.check import gain
+from rlreport.check import gain, parts
 from rlreport.check.run import has
 from rlreport.check.series import Series
 from rlreport.comparison.contrast import (
@@ -37,7 +42,7 @@ from rlreport.comparison.contrast import (
     contrast_between_prompts,
     contrast_within_prompts,
 )
-from rlreport.comparison.data_file import PART
+from rlreport.comparison.data_file import EXTRA, PART
 from rlreport.comparison.means import effect_on, means_of
 from rlreport.comparison.statistics import LEVEL, Effect, p_of_parts
 from rlreport.comparison.tasks import environments_of
@@ -46,7 +51,8 @@ from rlreport.figures.rounding import change, rounded
 from rlreport.text.labels import ANSWER_MARKS
 
 FORMATS = "answer_format"  # Column with bits of ``labels.ANSWER_MARKS``
-# Id of the property that the answer is marked, in a way that ``Property.mark`` names
+# Id of the property that the answer has its format: as a part of the reward says that pays for it,
+# else by its mark; ``Property.mark`` names either
 FORMAT = "format"
 # Id of the property that the prompt is of an environment, which ``Property.mark`` names
 ENVIRONMENT = "environment"
@@ -61,8 +67,12 @@ _COLUMNS = {
     "unparsed_call": "unparsed_calls",
     "other_script": "other_script",
 }
-# A property is named if this part of the effect goes with it
+# A property is named if this part of the effect goes with it, ...
 NAMED = 0.25
+# ... and listed if this part does
+LISTED = 0.1
+# Rewards of responses that have a property are compared if each side has so many of them
+LEAST_WITHIN = 20
 # Parts, and changes of shares, are as large as the largest one if they are this part of it or more
 ALIKE = 0.9
 # Parts of the reward explain it if no response differs from their sum by more than this part of
@@ -74,7 +84,8 @@ class Property(NamedTuple):
     """A property of responses, and what of the effect on the reward goes with it."""
 
     id: str  # FORMAT, ENVIRONMENT or a key of _COLUMNS
-    # of FORMAT: one of ``labels.ANSWER_MARKS``, or ANY_MARK; of ENVIRONMENT its name; otherwise ""
+    # of FORMAT: the name of a part of the reward, one of ``labels.ANSWER_MARKS``, or ANY_MARK; of
+    # ENVIRONMENT its name
     mark: str
     # shares of responses that have the property
     base_share: float
@@ -91,7 +102,8 @@ class Property(NamedTuple):
     part: float
     rest: float
     share: Effect  # difference of the shares
-    # difference of the rewards of responses that have it, of prompts with such ones on both sides
+    # difference of the rewards of responses that have it, of prompts with such ones on both sides;
+    # without a value if a side has less than LEAST_WITHIN of them
     within: Effect
     p: float  # of the difference of shares, see ``p_of_parts``
 
@@ -118,12 +130,26 @@ class Decomposition:
         reward_parts: parts that add up to the reward, and so to the effect; [] if not logged.
         main: the property that the headline names, None if no part is large and certain.
         main_part: the part of the reward that it may name instead, likewise.
+        effect: the effect on the reward.
     """
 
     properties: list[Property]
     reward_parts: list[RewardPart]
     main: Property | None
     main_part: RewardPart | None
+    effect: Effect = Effect()
+
+    @property
+    def listed(self) -> list[Property]:
+        """Properties whose share changed, if a tenth of the effect or more goes with them.
+
+        Of an effect that is not shown nothing can go with them: ``part`` and ``rest`` are NaN.
+        """
+        changed = [one for one in self.properties if one.p <= 1 - LEVEL]
+        if not self.effect.is_shown:
+            return [one._replace(part=np.nan, rest=np.nan) for one in changed]
+        least = LISTED * abs(self.effect.value)
+        return [one for one in changed if abs(one.part) >= least]
 
 
 NOTHING = Decomposition([], [], None, None)
@@ -135,6 +161,17 @@ class Compared(NamedTuple):
     frames: Sequence[pd.DataFrame]
     base_count: int
     whole: Effect  # on their reward
+
+    def of_sides(self) -> tuple[Sequence[pd.DataFrame], Sequence[pd.DataFrame]]:
+        return self.frames[: self.base_count], self.frames[self.base_count :]
+
+    def without_differences(self) -> tuple[bool, bool]:
+        """Return of each side whether all of its responses have the same reward."""
+        base, new = (
+            len(np.unique(np.concatenate([frame["reward"] for frame in side]))) < 2
+            for side in self.of_sides()
+        )
+        return base, new
 
     def effect_on(self, columns: Sequence[Floats]) -> Effect:
         """Return the difference NEW - BASE of a figure that each table's responses have."""
@@ -171,9 +208,9 @@ def decomposition_of(
             tables.append(frame[["step", "pair", "reward"]].merge(parts, how="left"))
         compared = compared._replace(frames=tables)
     reward_parts = _reward_parts(compared, weights)
-    main = _main_property(properties, effect)
+    main = _main_property(properties, compared)
     main_part = _main_part(reward_parts, effect)
-    return Decomposition(properties, reward_parts, main, main_part)
+    return Decomposition(properties, reward_parts, main, main_part, effect)
 
 
 def _counted(frames: Sequence[pd.DataFrame], *, paired: bool) -> list[pd.DataFrame]:
@@ -191,9 +228,8 @@ def _counted(frames: Sequence[pd.DataFrame], *, paired: bool) -> list[pd.DataFra
 
 def _weights(compared: Compared) -> list[Floats]:
     """Return the weight of each response, a list entry per run; those of a side add up to 1."""
-    split = compared.base_count
     weights: list[Floats] = []
-    for side in (compared.frames[:split], compared.frames[split:]):
+    for side in compared.of_sides():
         # Number of runs that have the prompt, by prompt
         runs = pd.concat([frame["pair"].drop_duplicates() for frame in side])
         run_counts = runs.value_counts()
@@ -252,7 +288,11 @@ def _properties(compared: Compared, weights: Sequence[Floats]) -> list[Property]
     formats = [one for one in found if one.id == FORMAT]
     environments = [one for one in found if one.id == ENVIRONMENT]
     shown = [one for one in found if one.id not in (FORMAT, ENVIRONMENT)]
-    if formats:
+    # What the reward pays for tells more than a mark in the text.
+    paid = [one for one in formats if one.mark not in (*ANSWER_MARKS, ANY_MARK)]
+    if paid:
+        shown.append(max(paid, key=lambda one: abs(one.share.value)))
+    elif formats:
         shown.append(_most_changed(formats))
     if environments:
         shown.append(max(environments, key=lambda one: abs(one.share.value)))
@@ -276,6 +316,7 @@ def _members(frames: Sequence[pd.DataFrame]) -> list[_Members]:
             of_runs = [(one >> bit & 1) > 0 for one in marks]
             found.append(_Members(FORMAT, mark, of_runs))
         found.append(_Members(FORMAT, ANY_MARK, [one > 0 for one in marks]))
+    found += _paid_formats(frames)
     return [one for one in found if 0 < np.concatenate(one.of_runs).mean() < 1]
 
 
@@ -290,6 +331,26 @@ def _of_environments(frames: Sequence[pd.DataFrame]) -> list[_Members]:
     return found
 
 
+def _paid_formats(frames: Sequence[pd.DataFrame]) -> list[_Members]:
+    """Return the logged parts of the reward that pay for a format, and have two values."""
+    found = []
+    for column in map(str, frames[0].columns):
+        name = column.removeprefix(PART).removeprefix(EXTRA)
+        # Parts may be logged as fields of their own, which are told by their names.
+        is_part = column.startswith(PART) or (
+            column.startswith(EXTRA) and parts.part_name(name) is not None
+        )
+        if not (is_part and gain.is_format(name)):
+            continue
+        if not all(_is_known(frame, column) for frame in frames):
+            continue
+        values = np.unique(np.concatenate([frame[column] for frame in frames]))
+        if len(values) == 2:
+            of_runs = [frame[column].to_numpy() == values[1] for frame in frames]
+            found.append(_Members(FORMAT, name, of_runs))
+    return found
+
+
 def marks_of(values: Floats) -> Ints:
     """Return FORMATS as integers, 0 for what a report of another make may have instead."""
     known = (values > 0) & (values < 2 ** len(ANSWER_MARKS))
@@ -298,11 +359,32 @@ def marks_of(values: Floats) -> Ints:
 
 def _within(compared: Compared, members: _Members) -> Effect:
     """Return the difference of rewards of the responses that have a property."""
+    counts = [int(is_in.sum()) for is_in in members.of_runs]
+    split = compared.base_count
+    if min(sum(counts[:split]), sum(counts[split:])) < LEAST_WITHIN:
+        return Effect(paired=compared.whole.paired)
     rewards = [
         np.where(is_in, frame["reward"].to_numpy(np.float64), np.nan)
         for frame, is_in in zip(compared.frames, members.of_runs, strict=True)
     ]
     return compared.effect_on(rewards)
+
+
+def _contrast(compared: Compared, members: _Members) -> Contrast:
+    """Return what a property is worth in the runs that can tell it."""
+    flat = compared.without_differences()
+    runs = [
+        (frame, of_run)
+        for number, (frame, of_run) in enumerate(
+            zip(compared.frames, members.of_runs, strict=True)
+        )
+        if all(flat) or not flat[int(number >= compared.base_count)]
+    ]
+    frames = [frame for frame, _ in runs]
+    of_runs = [of_run for _, of_run in runs]
+    if members.id == ENVIRONMENT:
+        return contrast_between_prompts(frames, of_runs)
+    return contrast_within_prompts(frames, of_runs)
 
 
 def _property(
@@ -312,10 +394,7 @@ def _property(
     of_runs = members.of_runs
     having = _category(compared, weights, of_runs)
     lacking = _category(compared, weights, [~is_in for is_in in of_runs])
-    if members.id == ENVIRONMENT:
-        contrast = contrast_between_prompts(compared.frames, of_runs)
-    else:
-        contrast = contrast_within_prompts(compared.frames, of_runs)
+    contrast = _contrast(compared, members)
     part = contrast.value * (having.new_share - having.base_share)
     share = compared.effect_on([is_in.astype(np.float64) for is_in in of_runs])
     return Property(
@@ -348,17 +427,21 @@ def _most_changed(formats: Sequence[Property]) -> Property:
     return most
 
 
-def _is_large(part: float, p: float, effect: Effect) -> bool:
-    """Return whether a part is certain, of the effect's sign, and a quarter of it or more."""
+def _is_large(part: float, p: float, effect: Effect, least: float = NAMED) -> bool:
+    """Return whether a part is certain, of the effect's sign, and ``least`` of it or more."""
     is_certain = p <= 1 - LEVEL and effect.is_shown
-    return is_certain and part * np.sign(effect.value) >= NAMED * abs(effect.value)
+    return is_certain and part * np.sign(effect.value) >= least * abs(effect.value)
 
 
-def _main_property(properties: Sequence[Property], effect: Effect) -> Property | None:
+def _main_property(
+    properties: Sequence[Property], compared: Compared
+) -> Property | None:
+    effect = compared.whole
+    least = ALIKE if any(compared.without_differences()) else NAMED
     large = [
         one
         for one in properties
-        if one.contrast.is_shown and _is_large(one.part, one.p, effect)
+        if one.contrast.is_shown and _is_large(one.part, one.p, effect, least)
     ]
     if not large:
         return None
@@ -387,11 +470,25 @@ def _reward_parts(compared: Compared, weights: Sequence[Floats]) -> list[RewardP
     rows = pd.concat([frame[["reward", *names]] for frame in compared.frames])
     total = _in_order(rows["reward"])
     logged = {name: _in_order(rows[name]) for name in names}
-    for choice in gain.choices_of_parts(logged, total):
+    for choice in _choices(logged, total):
         in_reward = _weights_of_parts(choice, total)
         if in_reward:
             return _parts_of_effect(compared, weights, in_reward)
     return []
+
+
+def _choices(logged: dict[str, Series], total: Series) -> list[dict[str, Series]]:
+    """Return which of the logged parts may add up to the reward, the most likely ones first.
+
+    If all do, exactly, none is a copy of the reward. Of one that differs from it by parts that are the
+    same in all responses, the courses alone could not tell.
+    """
+    rows = np.column_stack([part.values for part in logged.values()])
+    tolerance = _ROUNDING * float(np.abs(total.values).max())
+    add_up = bool(np.abs(total.values - rows.sum(axis=1)).max() <= tolerance)
+    copies = np.abs(total.values[:, None] - rows).max(axis=0) <= tolerance
+    first = [logged] if add_up and not copies.any() else []
+    return [*first, *gain.choices_of_parts(logged, total)]
 
 
 def _is_known(frame: pd.DataFrame, name: str) -> bool:

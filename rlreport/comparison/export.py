@@ -59,7 +59,7 @@ def compare_json(outcome: Outcome) -> dict[str, Any]:
         "changed": _changed(outcome),
         "gate": {"failed": list(outcome.gate.failed), "exit": outcome.gate.exit},
         "verdict": _verdict(outcome),
-        "parts": _parts(comparison.decomposition),
+        "parts": _parts(outcome.decomposition),
         "tasks": _tasks(outcome),
         "prompts": _prompt_counts(comparison),
         "guardrails": [_guardrail(guardrail) for guardrail in comparison.guardrails],
@@ -144,14 +144,10 @@ def _reward_part(found: RewardPart) -> dict[str, Any]:
 
 def _tasks(outcome: Outcome) -> dict[str, Any]:
     """Return the difference by environment and by difficulty."""
-    tasks = outcome.comparison.tasks
-    environments = [_task(task) for task in tasks.environments]
-    if outcome.redact:
-        for environment in environments:
-            environment["name"] = redacted_text(tasks.field, environment["name"])
+    tasks = outcome.tasks
     return {
         "field": tasks.field,
-        "environments": environments,
+        "environments": [_task(task) for task in tasks.environments],
         "difficulties": [_task(task) for task in tasks.difficulties],
     }
 

@@ -15,16 +15,19 @@ import pandas as pd
 from rlreport.check.finding import ToldFinding
 from rlreport.check.windows import log_odds_z, share_z
 from rlreport.comparison.compare import Comparison, compare_runs
+from rlreport.comparison.decomposition import ENVIRONMENT, Decomposition, Property
 from rlreport.comparison.guardrails import NEVER_BETTER, Guardrail
 from rlreport.comparison.labels import Labels, labels_of
 from rlreport.comparison.pair_tokens import TokenPair, token_pairs
 from rlreport.comparison.run import ComparedRun
 from rlreport.comparison.saved import ResponseId
 from rlreport.comparison.statistics import clearest_first
+from rlreport.comparison.tasks import Tasks
 from rlreport.figures.ragged import Floats
 from rlreport.figures.rounding import change, difference, significant
 from rlreport.options import FAIL_ON, CompareOptions
 from rlreport.summarise.steps import rounded_columns
+from rlreport.text.placeholders import Redactor
 from rlreport.text.tokens import units
 
 MAX_FLIPS = 200
@@ -95,6 +98,41 @@ class Outcome:
     def labels(self) -> Labels:
         """What the sides are called: by the setting that differs, or by their runs' names."""
         return labels_of(self.bases, self.news, redact=self.redact)
+
+    @cached_property
+    def tasks(self) -> Tasks:
+        """The difference by task; with ``--redact``, numbers replace the names of environments."""
+        tasks = self.comparison.tasks
+        if not self.redact:
+            return tasks
+        # "" stands for all others.
+        environments = [
+            task._replace(name=self._redactor(task.name) if task.name else "")
+            for task in tasks.environments
+        ]
+        return replace(tasks, environments=environments)
+
+    @cached_property
+    def decomposition(self) -> Decomposition:
+        """What the difference goes with; environments are named as in ``tasks``."""
+        found = self.comparison.decomposition
+        if not self.redact:
+            return found
+        _ = self.tasks  # their names have the first numbers
+        return replace(
+            found,
+            properties=[self._redacted(one) for one in found.properties],
+            main=found.main and self._redacted(found.main),
+        )
+
+    def _redacted(self, found: Property) -> Property:
+        if found.id != ENVIRONMENT:
+            return found
+        return found._replace(mark=self._redactor(found.mark))
+
+    @cached_property
+    def _redactor(self) -> Redactor:
+        return Redactor()
 
     @property
     def is_pair(self) -> bool:
