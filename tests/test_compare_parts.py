@@ -459,6 +459,14 @@ def test_what_came_with_a_run_that_earns_nothing_is_not_named() -> None:
     assert ends.decomposition.main is None
 
 
+def test_a_mark_that_all_responses_lost_is_listed_without_a_part() -> None:
+    base, new = marked_run(1), marked_run(2, lost=1.0)
+    found = why(base, new)
+    (form,) = [one for one in found.listed if one.id == "format"]
+    assert (form.base_share, form.new_share) == (1, 0)
+    assert np.isnan(form.part) and found.main is None
+
+
 @pytest.mark.parametrize(("responses", "compared"), [(3, False), (20, True)])
 def test_rewards_with_a_property_are_compared_if_many_responses_have_it(
     responses: int, compared: bool

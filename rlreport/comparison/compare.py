@@ -314,7 +314,7 @@ class Comparison:
 
     @property
     def can_tell_prompts(self) -> bool:
-        """Whether responses suffice to tell a single prompt's change from chance, if it is the largest.
+        """Whether responses suffice to tell the largest change of a single prompt from chance.
 
         True if some were told, and without any prompt that could have changed.
         """

@@ -27,7 +27,7 @@ has is its weight times the difference of its means.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -137,11 +137,11 @@ class Decomposition:
     reward_parts: list[RewardPart]
     main: Property | None
     main_part: RewardPart | None
-    effect: Effect = Effect()
+    effect: Effect = field(default_factory=Effect)
 
     @property
     def listed(self) -> list[Property]:
-        """Properties whose share changed, if a tenth of the effect or more goes with them.
+        """Properties whose share changed, but for those with which less than a tenth surely goes.
 
         Of an effect that is not shown nothing can go with them: ``part`` and ``rest`` are NaN.
         """
@@ -149,7 +149,8 @@ class Decomposition:
         if not self.effect.is_shown:
             return [one._replace(part=np.nan, rest=np.nan) for one in changed]
         least = LISTED * abs(self.effect.value)
-        return [one for one in changed if abs(one.part) >= least]
+        # An unknown part, NaN, is not below.
+        return [one for one in changed if not abs(one.part) < least]
 
 
 NOTHING = Decomposition([], [], None, None)
@@ -480,8 +481,8 @@ def _reward_parts(compared: Compared, weights: Sequence[Floats]) -> list[RewardP
 def _choices(logged: dict[str, Series], total: Series) -> list[dict[str, Series]]:
     """Return which of the logged parts may add up to the reward, the most likely ones first.
 
-    If all do, exactly, none is a copy of the reward. Of one that differs from it by parts that are the
-    same in all responses, the courses alone could not tell.
+    If all do, exactly, none is a copy of the reward. Of one that differs from it by parts that are
+    the same in all responses, the courses alone could not tell.
     """
     rows = np.column_stack([part.values for part in logged.values()])
     tolerance = _ROUNDING * float(np.abs(total.values).max())

@@ -243,8 +243,8 @@ def final_answer(response: str) -> Answer:
 def answer_marks(response: str) -> int:
     r"""Return how a response marks its final answer near its end, as bits of ``ANSWER_MARKS``.
 
-    A mark counts only where ``final_answer`` can read an answer after it: not in a heading of Markdown
-    ("#### Step 3"), an empty box or tag, or before a placeholder ("#### <number>").
+    A mark counts only where ``final_answer`` can read an answer after it: not in a heading of
+    Markdown ("#### Step 3"), an empty box or tag, or before a placeholder ("#### <number>").
     ``<answer>`` stands for the tag, "answer" for "answer is", "Answer:" and "答案", "json" for an
     object of JSON with which the response ends.
     """
