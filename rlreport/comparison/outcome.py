@@ -21,7 +21,7 @@ from rlreport.comparison.labels import Labels, labels_of
 from rlreport.comparison.pair_tokens import TokenPair, token_pairs
 from rlreport.comparison.run import ComparedRun
 from rlreport.comparison.saved import ResponseId
-from rlreport.comparison.statistics import clearest_first
+from rlreport.comparison.statistics import shrunk
 from rlreport.comparison.tasks import Tasks
 from rlreport.figures.ragged import Floats
 from rlreport.figures.rounding import change, difference, significant
@@ -330,7 +330,7 @@ def _gate(
 def flips(comparison: Comparison, most: int = MAX_FLIPS) -> list[Flip]:
     """Return up to ``most`` paired prompts with different rewards.
 
-    Those come first whose difference is the largest in standard errors.
+    Those with the largest differences come first, after noisy differences were ``shrunk``.
     """
     if not comparison.effect.paired:
         return []
@@ -341,7 +341,8 @@ def flips(comparison: Comparison, most: int = MAX_FLIPS) -> list[Flip]:
     table = base_rewards.add_suffix("_base").join(new_rewards.add_suffix("_new"))
     delta = difference(table["reward_new"], table["reward_base"])
     errors = np.hypot(table["error_base"].to_numpy(), table["error_new"].to_numpy())
-    table = table.iloc[clearest_first(delta, errors)]
+    order = np.argsort(-np.abs(shrunk(delta, errors)), kind="stable")
+    table = table.iloc[order]
     changed = []
     for pair, base_reward, new_reward, base_response, new_response in zip(
         table.index.tolist(),
@@ -375,11 +376,10 @@ def _rewards_by_prompt(frame: pd.DataFrame) -> pd.DataFrame:
     means = rewards.transform("mean")
     counts = rewards.count()
     deviation = pd.Series(difference(frame["reward"], means), frame.index)
-    squares = (deviation**2).groupby(frame["pair"]).sum()
-    # The variance within prompts; each prompt's mean takes one degree of freedom.
-    usual = squares.sum() / max(1, len(frame) - len(counts))
-    # Of few responses, that of a prompt may be 0 by chance: the usual one counts like a response.
-    errors = np.sqrt((squares + usual) / counts) / np.sqrt(counts)
+    # One variance for all prompts, as most have too few responses for one of their own. Each
+    # prompt's mean takes one degree of freedom.
+    variance = (deviation**2).sum() / max(1, len(frame) - len(counts))
+    errors = np.sqrt(variance / counts)
     table = rounded_columns(pd.DataFrame({"reward": rewards.mean(), "error": errors}))
     rows = deviation.abs().groupby(frame["pair"]).idxmin()
     nearest = frame.loc[rows, ["step", "n"]]

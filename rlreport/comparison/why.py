@@ -105,8 +105,8 @@ def why(outcome: Outcome) -> str:
     unknown = [one for one in found.listed if _is_lost(one)]
     if unknown and outcome.comparison.effect.is_shown:
         return message(
-            "{shares}. No prompt has responses of both kinds in one run, so that it is unknown what "
-            "goes with this.",
+            "{shares}. No prompt has responses of both kinds in one run, so that it is unknown "
+            "what goes with this.",
             shares=_shares(unknown[0], outcome.labels),
         )
     return ""
