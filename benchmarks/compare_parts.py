@@ -284,8 +284,8 @@ def truth(seed: int, loss: Loss) -> float:
     if loss.environment:
         is_in = world.environment == loss.environment
     else:
-        # The third in the middle, by what both sides earn together
-        rank = np.argsort(np.argsort(before + after, kind="stable"))
+        # The third in the middle for BASE
+        rank = np.argsort(np.argsort(before, kind="stable"))
         is_in = (rank >= PROMPTS / 3) & (rank < PROMPTS * 2 / 3)
     return float(kept * (after - before)[is_in].mean())
 

@@ -299,7 +299,12 @@ class Comparison:
     @cached_property
     def tasks(self) -> Tasks:
         """The reward's difference by environment and by difficulty of prompts."""
-        return tasks_of(self.inside, self.base_count, self.effect)
+        others = []
+        for frame, (first, last) in zip(
+            self.responses, self.windows.bases, strict=False
+        ):
+            others.append(frame[~frame["step"].between(first, last)])
+        return tasks_of(self.inside, self.base_count, self.effect, others)
 
     @cached_property
     def prompt_changes(self) -> pd.DataFrame:
@@ -314,9 +319,9 @@ class Comparison:
 
     @property
     def can_tell_prompts(self) -> bool:
-        """Whether responses suffice to tell the largest change of a single prompt from chance.
+        """Whether responses suffice to tell the change of a single prompt from chance.
 
-        True if some were told, and without any prompt that could have changed.
+        True if some were told, and if there is no prompt that could have changed.
         """
         return can_tell(self.prompt_changes)
 

@@ -27,7 +27,7 @@ has is its weight times the difference of its means.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -137,7 +137,7 @@ class Decomposition:
     reward_parts: list[RewardPart]
     main: Property | None
     main_part: RewardPart | None
-    effect: Effect = field(default_factory=Effect)
+    effect: Effect
 
     @property
     def listed(self) -> list[Property]:
@@ -153,7 +153,7 @@ class Decomposition:
         return [one for one in changed if not abs(one.part) < least]
 
 
-NOTHING = Decomposition([], [], None, None)
+NOTHING = Decomposition([], [], None, None, Effect())
 
 
 class Compared(NamedTuple):
@@ -481,8 +481,8 @@ def _reward_parts(compared: Compared, weights: Sequence[Floats]) -> list[RewardP
 def _choices(logged: dict[str, Series], total: Series) -> list[dict[str, Series]]:
     """Return which of the logged parts may add up to the reward, the most likely ones first.
 
-    If all do, exactly, none is a copy of the reward. Of one that differs from it by parts that are
-    the same in all responses, the courses alone could not tell.
+    If all do, exactly, none is a copy of the reward. The courses alone could not tell one from a
+    part that differs from the reward by what is the same in all responses.
     """
     rows = np.column_stack([part.values for part in logged.values()])
     tolerance = _ROUNDING * float(np.abs(total.values).max())

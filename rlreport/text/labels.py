@@ -226,8 +226,7 @@ def final_answer(response: str) -> Answer:
 
     It is what the last ``<answer>`` contains, else the last ``\boxed``, else what follows the last
     "answer is", "Answer:", "####" or "答案"; else the end of the response, which is not explicit.
-    A mark that no answer follows is none. An empty ``<answer>`` is no answer, whatever stands
-    before.
+    A mark that no answer follows is none; an empty ``<answer>`` is no answer.
     """
     marked = _tagged(response)
     if marked is not None:
