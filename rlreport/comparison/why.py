@@ -146,7 +146,7 @@ def _on_part(part: RewardPart, labels: Labels) -> tuple[str, str]:
         new=short_figure(part.new),
         base=short_figure(part.base),
         new_name=labels.new,
-        base_name=labels.against,
+        base_name=labels.base,
     )
     return what, detail
 
@@ -173,7 +173,7 @@ def _shares(found: Property, labels: Labels) -> str:
         new=percent(found.new_share),
         base=percent(found.base_share),
         new_name=labels.new,
-        base_name=labels.against,
+        base_name=labels.base,
         mark=_mark(found),
     )
 
@@ -194,7 +194,7 @@ def _on_format(found: Property, effect: float, labels: Labels) -> str:
         new=percent(new),
         base=percent(base),
         new_name=labels.new,
-        base_name=labels.against,
+        base_name=labels.base,
         mark=_mark(found),
     )
     if is_good:
@@ -212,7 +212,7 @@ def _on_environment(found: Property, labels: Labels) -> str:
         share=percent(found.new_share),
         base_share=percent(found.base_share),
         new_name=labels.new,
-        base_name=labels.against,
+        base_name=labels.base,
         environment=quoted(found.mark),
     )
 
