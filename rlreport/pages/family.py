@@ -22,6 +22,7 @@ from rlreport.pages.table import (
     number_cell,
     table,
 )
+from rlreport.pages.widths import part_width
 from rlreport.text.clean import safe_text, shortened
 from rlreport.text.messages import format_message, message
 from rlreport.text.numbers import MISSING
@@ -210,10 +211,13 @@ def setting_columns(
         last_part = key.rpartition(".")[2]
         is_clear = last_part and last_parts[last_part] == 1
         numbers = [_number(card[key]) for card in cards if key in card]
+        kind = "name" if None in numbers else "number"
+        texts = [str(card[key]) for card in cards if key in card]
         column = ColumnView(
             f"card:{key}",
             last_part if is_clear else key,
-            kind="name" if None in numbers else "number",
+            kind=kind,
+            width=part_width(texts) if kind == "name" else "",
             help=message("{key}, from the configuration", key=key),
             hidden=number >= shown or not is_relevant(key),
         )
@@ -305,7 +309,9 @@ def error_of_mean(values: Sequence[float], errors: Sequence[float]) -> float:
     if count == 1:
         return within
     between = float(np.std(finite, ddof=1)) / math.sqrt(count)
-    return between if math.isnan(within) else max(within, between)
+    if math.isnan(within):
+        return between or math.nan
+    return max(within, between)
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -10,10 +10,14 @@ from rlreport.pages.index_groups import Group, score_of
 from rlreport.pages.index_metrics import Metric
 from rlreport.pages.table import ColumnView, TableView
 from rlreport.text.clean import shortened
-from rlreport.text.messages import listed, message, plural, sentences
+from rlreport.text.messages import listed, message, plural
 
 # Settings by which the same score may mean another thing: what is rewarded, and the tasks
 _REWARD = re.compile(r"reward|grader|verifier|judge", re.IGNORECASE)
+# Words of settings that are about how rewards are computed, not about which
+_NOT_SCORE = re.compile(
+    r"log|timeout|worker|batch|device|gpu|port|cache", re.IGNORECASE
+)
 _TASK = re.compile(r"prompt|template|dataset|env|task", re.IGNORECASE)
 # Scores whose first values are apart by this part of the range of all values start unlike
 _APART = 0.5
@@ -67,7 +71,7 @@ def _on_settings(view: TableView) -> str:
 
 def _changes_score(column: ColumnView) -> bool:
     key = column.key.removeprefix("card:")
-    if not is_relevant(key):
+    if not is_relevant(key) or _NOT_SCORE.search(key.rpartition(".")[2]):
         return False
     # A number of prompts or tasks is only a size.
     return bool(_REWARD.search(key) or (column.kind == "name" and _TASK.search(key)))
