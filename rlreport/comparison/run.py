@@ -28,7 +28,7 @@ from rlreport.formats.logged import dicts
 from rlreport.options import CompareOptions, GaeOptions, part
 from rlreport.read.rollouts import Rollout, Rollouts
 from rlreport.tables import Tables
-from rlreport.text.clean import without_controls
+from rlreport.text.clean import one_line, without_controls
 from rlreport.text.messages import sample_note
 
 # Matches names (or sections) of settings that affect training
@@ -40,6 +40,10 @@ _TRAINING = re.compile(
 
 # Values of a setting that count as if it were missing
 UNSET = {None, "null", "None", "", "False", "false"}
+
+LONGEST_WHAT = (
+    600  # Characters of a verdict's sentence; usual ones have half of them at most
+)
 
 CUT = "cut_texts"  # Id of the note that the logger cuts texts
 
@@ -64,6 +68,9 @@ class ComparedRun:
     # id -> finding (detected problem), a warning or critical
     findings: Mapping[str, ToldFinding]
     texts: Texts
+    # the verdict's sentence on what happened, "" if its report has none; translatable if the run
+    # was read from logs
+    what: str = ""
     notes: int = 0  # number of findings that are notes, neither warnings nor critical
     # whether it was read from logs, so that all texts are available
     from_logs: bool = False
@@ -117,6 +124,7 @@ def of_logs(  # noqa: PLR0917
         lead=verdict.lead,
         findings=findings,
         texts=_text_reader(rollouts, tables),
+        what=verdict.what,
         notes=len(verdict.findings) - len(findings),
         from_logs=True,
         rollouts=_token_reader(rollouts, tables),
@@ -193,6 +201,7 @@ def of_report(report: EarlierReport, pair_by: str) -> ComparedRun:
         lead=_text(lead.get("id")) if lead else None,
         findings={finding.id: finding for finding in findings},
         texts=report.texts,
+        what=_sentence(section(about, "verdict").get("what")),
         notes=sum(finding.get("severity") == "info" for finding in all_findings),
         rollouts=report.rollouts,
         tokens=report.tokens(),
@@ -239,6 +248,11 @@ def _finding(finding: Mapping[str, Any]) -> ToldFinding:
         onset=onset,
         title=title,
     )
+
+
+def _sentence(value: object) -> str:
+    """Return a sentence of a report, which others may have written, as a line of usual length."""
+    return one_line(value, LONGEST_WHAT) if isinstance(value, str) else ""
 
 
 def _texts(values: Mapping[str, Any]) -> dict[str, str]:

@@ -25,6 +25,7 @@ from rlreport.pages.table import (
     attribute_columns,
     table,
 )
+from rlreport.text.labels import ANSWER_MARKS
 from rlreport.text.messages import figure, message, translatable
 from rlreport.text.numbers import MISSING
 
@@ -65,9 +66,9 @@ _MARKS = {
 def property_table(outcome: Outcome) -> TableView | None:
     """Return the table of properties, the largest part first; None without any."""
     found = outcome.comparison.decomposition
-    if not found.properties:
+    properties = found.listed
+    if not properties:
         return None
-    properties = found.properties
     base, new = of_sides(_SHARE, outcome.labels)
     columns: Columns = {
         _PROPERTY: map(_property_name, properties),
@@ -100,6 +101,8 @@ def _property_name(one: Property) -> str:
         return message(_NAMES[one.id])
     if one.mark in _MARKS:
         return message(_MARKS[one.mark])
+    if one.mark not in ANSWER_MARKS:
+        return message("Reward part: {name}", name=one.mark)
     return message("Marks its answer: {mark}", mark=one.mark)
 
 
