@@ -33,7 +33,7 @@ class Group(NamedTuple):
         return any(run.level == "critical" for run in self.runs)
 
     def values(self, quantity: str, level: str = "last") -> list[float]:
-        """Return the first, best or last level of a quantity in each run, NaN without one."""
+        """Return a level of a quantity in each run, or its error (``Metric``), NaN without one."""
         found = [run.metrics.get(quantity, Metric()) for run in self.runs]
         return [getattr(metric, level) for metric in found]
 
@@ -149,6 +149,7 @@ def _family_row(group: Group, within: set[str]) -> FamilyRow:
         href=None if group.is_several else runs[0].href,
         validation=_levels(group, "validation"),
         reward=_levels(group, "reward"),
+        steps=[run.steps for run in runs],
         harm=[run.since if run.is_harmed else math.nan for run in runs],
     )
 
@@ -167,7 +168,9 @@ def _disagreed(group: Group) -> set[str]:
 def _levels(group: Group, quantity: str) -> Levels:
     metrics = [run.metrics.get(quantity, Metric()) for run in group.runs]
     return Levels(
-        group.values(quantity, "best"),
-        group.values(quantity, "last"),
-        any(metric.is_percentage for metric in metrics),
+        best=group.values(quantity, "best"),
+        last=group.values(quantity, "last"),
+        best_errors=group.values(quantity, "best_se"),
+        last_errors=group.values(quantity, "last_se"),
+        is_percentage=any(metric.is_percentage for metric in metrics),
     )
