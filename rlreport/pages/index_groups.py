@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from os.path import commonprefix
 from typing import NamedTuple
 
-from rlreport.comparison.saved import SEEDS, name_without_seed, settings_without_seed
+from rlreport.comparison.saved import SEEDS, name_without_seed
 from rlreport.pages.family import FamilyRow, Levels, is_relevant
 from rlreport.pages.index_metrics import Metric
 from rlreport.pages.index_rows import IndexRun
@@ -52,7 +52,7 @@ def grouped(runs: Sequence[IndexRun]) -> list[Group]:
         shared = "" if run.is_unread else name_without_seed(run.name)
         if shared == SEEDS:  # the name says nothing else, but its folder may
             shared = run.place.rpartition("/")[0] or shared
-        key = shared or settings_without_seed(run.settings)
+        key = shared or run.without_seed
         # The group has no name of its own: it is named after its first run.
         unique_name = run.name if counts[run.name] == 1 else run.place
         others = message("{name} and others", name=unique_name)
