@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,7 +19,7 @@ from rlreport.comparison.compare import Comparison, compare_runs
 from rlreport.comparison.guardrails import NEVER_BETTER, Guardrail
 from rlreport.comparison.labels import Labels, labels_of
 from rlreport.comparison.pair_tokens import TokenPair, token_pairs
-from rlreport.comparison.run import ComparedRun
+from rlreport.comparison.run import ComparedRun, settings_that_differ
 from rlreport.comparison.saved import ResponseId
 from rlreport.comparison.statistics import clearest_first
 from rlreport.figures.ragged import Floats
@@ -28,6 +29,9 @@ from rlreport.summarise.steps import rounded_columns
 from rlreport.text.tokens import units
 
 MAX_FLIPS = 200
+
+# Matches names of settings that name the model, or the reference
+_OF_MODEL = re.compile(r"model|checkpoint|\bref", re.IGNORECASE)
 
 # Words are counted in a random sample of this many compared responses per run
 MAX_TEXTS = 512
@@ -135,6 +139,9 @@ def outcome_of(
     new = news[0]
     comparison = compare_runs([run.side for run in bases], [run.side for run in news])
     comparison = _with_undecided_guardrails(comparison, base, new)
+    if _models_differ(base, new):
+        # Their references may differ, and with them what these earn.
+        comparison = replace(comparison, reference=None)
     changed = _changed_findings(base, new)
     won_and_lost = flips(comparison)
     base_responses, new_responses = comparison.compared
@@ -234,6 +241,11 @@ def _is_undecided(
     return (
         base.collapsed and guardrail.level == "worse" and guardrail.id in NEVER_BETTER
     )
+
+
+def _models_differ(base: ComparedRun, new: ComparedRun) -> bool:
+    relevant, _ = settings_that_differ(base, new)
+    return any(_OF_MODEL.search(setting.key) for setting in relevant)
 
 
 def _changed_findings(
