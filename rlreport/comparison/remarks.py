@@ -52,11 +52,6 @@ REASONS = {
     ),
 }
 
-_COMPARED = {
-    "val": translatable("Compared: validation responses."),
-    "train": translatable("Compared: training responses."),
-    "all": translatable("Compared: all responses, as none are of a known split."),
-}
 # Value of ``change`` in ``Comparison.prompt_changes`` -> how many prompts it has
 _COUNTED = {
     "improved": translatable("{count:count} improved"),
@@ -71,7 +66,7 @@ _MOST_SPANS = 3  # of steps, that are listed
 def notes(outcome: Outcome) -> list[str]:
     """Return sentences on what was compared and on what limits the result."""
     comparison = outcome.comparison
-    parts = [_compared(outcome)]
+    parts = [_prompts_of_one_side(outcome)]
     # A single reason why runs cannot be compared is in the result already.
     if comparison.level != "incomparable" or len(comparison.reasons) > 1:
         parts += reasons(outcome)
@@ -100,27 +95,20 @@ def reasons(outcome: Outcome) -> list[str]:
     return [message(REASONS[reason]) for reason in outcome.comparison.reasons]
 
 
-def _compared(outcome: Outcome) -> str:
-    """Return sentences on the compared responses, and on prompts that only one side has."""
+def _prompts_of_one_side(outcome: Outcome) -> str:
+    """Return a sentence on prompts that only one side has, "" if there are none."""
     comparison = outcome.comparison
-    if comparison.metrics_alone:
+    if comparison.metrics_alone or not (comparison.only_base or comparison.only_new):
         return ""
-    parts = [message(_COMPARED[comparison.split])]
-    if comparison.only_base or comparison.only_new:
-        literal = translatable(
-            "Prompts in common: {shared:count}; on one side only: {base:count} ({base_name}), "
-            "{new:count} ({new_name})."
-        )
-        only = message(
-            literal,
-            shared=comparison.shared,
-            base=comparison.only_base,
-            base_name=outcome.labels.base,
-            new=comparison.only_new,
-            new_name=outcome.labels.new,
-        )
-        parts.append(only)
-    return sentences(parts)
+    return message(
+        "Prompts in common: {shared:count}; on one side only: {base:count} ({base_name}), "
+        "{new:count} ({new_name}).",
+        shared=comparison.shared,
+        base=comparison.only_base,
+        base_name=outcome.labels.base,
+        new=comparison.only_new,
+        new_name=outcome.labels.new,
+    )
 
 
 def band_note(outcome: Outcome) -> str:
