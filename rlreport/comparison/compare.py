@@ -63,7 +63,7 @@ from rlreport.comparison.tasks import (
     tasks_of,
 )
 from rlreport.errors import UsageError
-from rlreport.figures.ragged import Floats, Ints
+from rlreport.figures.ragged import Ints
 from rlreport.figures.rounding import rounded
 from rlreport.summarise.steps import most_common, rounded_columns
 from rlreport.text.clean import number_as_text

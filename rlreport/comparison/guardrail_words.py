@@ -11,6 +11,7 @@ from rlreport.comparison.compare import Comparison
 from rlreport.comparison.data_file import PART, TRAINER
 from rlreport.comparison.guardrails import GUARDRAILS, OF_WHOLE_TEXTS, Guardrail
 from rlreport.comparison.outcome import Outcome
+from rlreport.comparison.scale_words import rewards_differ
 from rlreport.comparison.statistics import LEVEL, Effect
 from rlreport.comparison.words import check_name
 from rlreport.text.messages import (
@@ -85,9 +86,7 @@ def not_shown(guardrail: Guardrail, comparison: Comparison) -> str:
         most = max(abs(effect.low), abs(effect.high))
         if _says_nothing(most, guardrail):
             return message("no difference shown")
-        return message(
-            "no difference shown (up to ±{most})", most=short_figure(most)
-        )
+        return message("no difference shown (up to ±{most})", most=short_figure(most))
     tested = [one for one in comparison.guardrails if np.isfinite(one.effect.low)]
     if _are_too_few(effect, tested):
         in_blocks = comparison.metrics_alone or guardrail.column.startswith(TRAINER)
@@ -168,7 +167,7 @@ def guardrails_note(comparison: Comparison) -> str:
 
 
 def caveats(outcome: Outcome) -> str:
-    """Return sentences on figures (guardrails) that got worse and new critical findings, or ""."""
+    """Return sentences on rewards, guardrails that got worse and new critical findings, or ""."""
     worse = [
         guardrail_name(guardrail)
         for guardrail in outcome.comparison.guardrails
@@ -180,7 +179,7 @@ def caveats(outcome: Outcome) -> str:
         for finding in outcome.changed["critical"]
         if finding.id != outcome.new.lead
     ]
-    parts = []
+    parts = [rewards_differ(outcome)]
     if worse:
         literal = translatable("Guardrails that got worse ({new}): {names}.")
         parts.append(message(literal, new=outcome.labels.new, names=clauses(worse)))

@@ -28,7 +28,9 @@ ALIKE = 0.5
 _HAVE = {
     "cut_off": (
         translatable("cut-off responses"),
-        translatable("{new} of the responses of {new_name} are cut off, {base} of {base_name}"),
+        translatable(
+            "{new} of the responses of {new_name} are cut off, {base} of {base_name}"
+        ),
         translatable("those that are not cut off"),
     ),
     "unclosed_thinking": (
@@ -128,9 +130,7 @@ def _on_part(part: RewardPart, labels: Labels) -> tuple[str, str]:
     return what, detail
 
 
-def _on_property(
-    found: Property, effect: float, labels: Labels
-) -> tuple[str, str]:
+def _on_property(found: Property, effect: float, labels: Labels) -> tuple[str, str]:
     """Return the name of a property, and how many responses have it and what the others earn."""
     if found.id == FORMAT:
         return message(_FORMAT), _on_format(found, effect, labels)
