@@ -20,12 +20,12 @@ from rlreport.comparison.guardrail_words import caveats, guardrail_level, not_sh
 from rlreport.comparison.headline import changed, headline, sentence
 from rlreport.comparison.learning import learning
 from rlreport.comparison.outcome import Outcome, outcome_of
+from rlreport.comparison.prompt_words import prompts_note
 from rlreport.comparison.remarks import (
     band_note,
     equal_kl,
     findings_note,
     notes,
-    prompts_note,
 )
 from rlreport.comparison.run import ComparedRun
 from rlreport.comparison.statistics import Band, Effect
@@ -522,10 +522,10 @@ def test_a_band_that_disagrees_with_the_result_is_explained():
 
 
 def test_prompts_are_counted_by_what_became_of_them():
-    assert prompts_note(pair(0.3)) == "Prompts: 30 improved."
+    assert prompts_note(pair(0.3).comparison) == "Prompts: 30 improved."
     others = rows(prompts=range(30, 60))
     unpaired = outcome(run("a", rows()), run("b", others))
-    assert prompts_note(unpaired) == ""
+    assert prompts_note(unpaired.comparison) == ""
 
 
 def test_nothing_is_told_of_equal_kl_without_kl():
@@ -554,7 +554,7 @@ def all_texts(found: Outcome) -> list[str]:
         learning(found),
         caveats(found),
         findings_note(found),
-        prompts_note(found),
+        prompts_note(found.comparison),
         *notes(found),
     ]
 

@@ -63,7 +63,7 @@ def guardrail_level(guardrail: Guardrail, comparison: Comparison) -> str:
     With few runs, a difference may come from their seeds; the words say so.
     """
     if guardrail.level == "none":
-        return not_shown(guardrail, comparison)
+        return _not_shown(guardrail, comparison)
     is_higher = guardrail.effect.value > 0
     if guardrail.level == "changed":
         return message("higher") if is_higher else message("lower")
@@ -73,35 +73,43 @@ def guardrail_level(guardrail: Guardrail, comparison: Comparison) -> str:
     return message(_IN_THESE_RUNS[is_higher, is_better])
 
 
-def not_shown(guardrail: Guardrail, comparison: Comparison) -> str:
-    """Return words on a difference that is not significant after correction for all figures.
-
-    They say how large it may be, or why it may not be significant although it is large.
-    """
+def _not_shown(guardrail: Guardrail, comparison: Comparison) -> str:
+    """Return ``not_shown``, or why it would mislead."""
     effect = guardrail.effect
+    tested = [one for one in comparison.guardrails if np.isfinite(one.effect.low)]
+    if effect.is_shown and _are_too_few(effect, tested):
+        in_blocks = comparison.metrics_alone or guardrail.column.startswith(TRAINER)
+        return message(_TOO_FEW[in_blocks, effect.value > 0])
+    if not effect.is_shown and _says_nothing(_most(effect), guardrail):
+        return message("no difference shown")
+    return not_shown(effect, len(tested))
+
+
+def not_shown(effect: Effect, count: int) -> str:
+    """Return words on a difference that is not significant after correction for ``count`` figures.
+
+    They say how large it may be.
+    """
     if effect.low == effect.high == 0:
         return message("equal")
-    is_higher = effect.value > 0
     if not effect.is_shown:
-        most = max(abs(effect.low), abs(effect.high))
-        if _says_nothing(most, guardrail):
-            return message("no difference shown")
-        return message("no difference shown (up to ±{most})", most=short_figure(most))
-    tested = [one for one in comparison.guardrails if np.isfinite(one.effect.low)]
-    if _are_too_few(effect, tested):
-        in_blocks = comparison.metrics_alone or guardrail.column.startswith(TRAINER)
-        return message(_TOO_FEW[in_blocks, is_higher])
-    if is_higher:
+        most = short_figure(_most(effect))
+        return message("no difference shown (up to ±{most})", most=most)
+    if effect.value > 0:
         return plural(
             "higher, but not after correction for {count} figure",
             "higher, but not after correction for {count} figures",
-            len(tested),
+            count,
         )
     return plural(
         "lower, but not after correction for {count} figure",
         "lower, but not after correction for {count} figures",
-        len(tested),
+        count,
     )
+
+
+def _most(effect: Effect) -> float:
+    return max(abs(effect.low), abs(effect.high))
 
 
 def _says_nothing(most: float, guardrail: Guardrail) -> bool:

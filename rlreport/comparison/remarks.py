@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -18,7 +16,6 @@ from rlreport.text.messages import (
     figure,
     listed,
     message,
-    phrases,
     span,
     translatable,
     whole,
@@ -56,14 +53,6 @@ REASONS = {
     ),
 }
 
-# Value of ``change`` in ``Comparison.prompt_changes`` -> how many prompts it has
-_COUNTED = {
-    "improved": translatable("{count:count} improved"),
-    "regressed": translatable("{count:count} regressed"),
-    "same": translatable("{count:count} the same within noise"),
-    "always": translatable("{count:count} always solved"),
-    "never": translatable("{count:count} never solved"),
-}
 _MOST_SPANS = 3  # of steps, that are listed
 
 
@@ -196,22 +185,6 @@ def _run_notes(run: ComparedRun) -> list[str]:
             )
         )
     return remarks
-
-
-def counted(counts: Mapping[str, int]) -> str:
-    """Return the numbers of prompts by ``change`` (``Comparison.prompt_changes``) as a clause."""
-    return phrases(
-        message(words, count=counts[change])
-        for change, words in _COUNTED.items()
-        if counts.get(change)
-    )
-
-
-def prompts_note(outcome: Outcome) -> str:
-    """Return a sentence on how many prompts improved, regressed and so on, "" if unpaired."""
-    counts = outcome.comparison.prompt_changes["change"].value_counts()
-    clause = counted({str(change): int(count) for change, count in counts.items()})
-    return message("Prompts: {counts}.", counts=clause) if clause else ""
 
 
 def findings_note(outcome: Outcome) -> str:
