@@ -348,9 +348,14 @@ class Comparison:
 
     @cached_property
     def equal_kl(self) -> dict[str, EqualKL]:
-        """Reward column -> NEW - BASE at equal KL, of those logged in overlapping ranges of KL."""
+        """Reward column -> NEW - BASE at equal KL, of those logged in overlapping ranges of KL.
+
+        {} if rewards are on different scales.
+        """
         base, new = self.first_runs
-        effects = {}
+        effects: dict[str, EqualKL] = {}
+        if self.reference is not None:
+            return effects
         for reward in ("reward", "valid_reward"):
             columns = ("kl_k1", reward)
             if all(has(side, column) for side in (base, new) for column in columns):

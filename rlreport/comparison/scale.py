@@ -92,7 +92,7 @@ def parts_that_differ(frames: Sequence[pd.DataFrame], base_count: int) -> PartNa
 
     Without parts on one side nothing is returned: it may log none.
     """
-    names = [
+    names: list[set[str]] = [
         {
             str(column).removeprefix(PART)
             for column in frame
@@ -104,6 +104,6 @@ def parts_that_differ(frames: Sequence[pd.DataFrame], base_count: int) -> PartNa
     if not all(names):
         return PartNames([], [])
     return PartNames(
-        sorted(set.intersection(*bases) - set.union(*news)),
-        sorted(set.intersection(*news) - set.union(*bases)),
+        sorted(set.intersection(*bases).difference(*news)),
+        sorted(set.intersection(*news).difference(*bases)),
     )

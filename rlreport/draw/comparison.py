@@ -26,7 +26,7 @@ from rlreport.draw.frame import Frame
 from rlreport.draw.paths import Path, path_chart
 from rlreport.draw.rules import RunRule
 from rlreport.draw.theme import DASHED, LIGHT
-from rlreport.figures.ragged import Floats
+from rlreport.figures.ragged import Floats, Ints
 from rlreport.text.messages import figure, message, sentences, span, translatable
 
 # Most characters of a side's name at a rule
@@ -45,7 +45,8 @@ def comparison_charts(outcome: Outcome) -> list[Chart]:
     if len(steps):
         frame = Frame(steps, rules=_rules(outcome), labels_rules=True)
         charts.append(_reward_chart(frame, rewards, outcome))
-        if len(common):
+        # Rewards on two scales have no difference.
+        if len(common) and comparison.reference is None:
             of_difference = replace(
                 frame,
                 steps=common,
@@ -77,11 +78,11 @@ def _on_shared_axis(base: Series, new: Series) -> tuple[Floats, tuple[Floats, Fl
         last = min(base.steps[-1], new.steps[-1])
         is_of_both = (steps >= first) & (steps <= last)
         steps = steps[~is_of_both | np.isin(steps, common)]
-    values = [
-        pd.Series(one.values, one.steps).reindex(steps).to_numpy(np.float64)
-        for one in (base, new)
-    ]
-    return steps.astype(np.float64), (values[0], values[1])
+    return steps.astype(np.float64), (_values_at(steps, base), _values_at(steps, new))
+
+
+def _values_at(steps: Ints, series: Series) -> Floats:
+    return pd.Series(series.values, series.steps).reindex(steps).to_numpy(np.float64)
 
 
 def _rules(outcome: Outcome) -> tuple[RunRule, ...]:
@@ -114,7 +115,10 @@ def _rules(outcome: Outcome) -> tuple[RunRule, ...]:
 
 
 def _window_rule(window: tuple[int, int], words: str) -> RunRule:
-    return RunRule(window[0], words, "muted", dashed=True, within=window)
+    # Labels of onsets may lie over its edge, where a line would strike them out.
+    return RunRule(
+        window[0], words, "muted", dashed=True, within=window, has_line=False
+    )
 
 
 def _short(name: str) -> str:
