@@ -324,24 +324,32 @@ class Comparison:
         steps = self.windows.common
         return difference_band(base, new, steps, paired=self.effect.paired)
 
+    @property
+    def _effect_on_one_scale(self) -> Effect:
+        """The effect, without values if rewards are on different scales."""
+        if self.reference is None:
+            return self.effect
+        return Effect(pairs=self.effect.pairs, paired=self.effect.paired)
+
     @cached_property
     def decomposition(self) -> Decomposition:
         """What the effect goes with: properties of responses, and parts of the reward."""
         trainer = self.trainer if self.metrics_alone else []
-        return decomposition_of(self.inside, self.base_count, self.effect, trainer)
+        effect = self._effect_on_one_scale
+        return decomposition_of(self.inside, self.base_count, effect, trainer)
 
     @cached_property
     def tasks(self) -> Tasks:
         """The reward's difference by environment and by difficulty of prompts."""
-        return tasks_of(self.inside, self.base_count, self.effect)
+        return tasks_of(self.inside, self.base_count, self._effect_on_one_scale)
 
     @cached_property
     def prompt_changes(self) -> pd.DataFrame:
         """How the reward of each paired prompt changed, see ``tasks.prompt_changes_of``.
 
-        Without rows if prompts are not paired.
+        Without rows if prompts are not paired, or rewards are on different scales.
         """
-        if not self.effect.paired:
+        if not self.effect.paired or self.reference is not None:
             return no_changes()
         responses = _inside(solved_or_not(self.responses), self.windows)
         return prompt_changes_of(responses, self.base_count)
