@@ -143,11 +143,19 @@ def by_hand(
             )
         )
     result["value"] = means[1][2] - means[0][2]
+    # A side whose rewards are all the same does not tell what a property is worth.
+    different = [
+        len({reward for one in side for rows in one.values() for reward, _ in rows}) > 1
+        for side in (runs[:base_count], runs[base_count:])
+    ]
+    counted = [0, 1] if different[0] == different[1] else [different.index(True)]
     part = 0.0
     for category, change in ((0, share[1] - share[0]), (1, share[0] - share[1])):
-        both = [side[category] for side in means if not np.isnan(side[category])]
-        if both:
-            part += float(np.mean(both)) * change
+        of_sides = [side[category] for side in means]
+        known = [mean for mean in of_sides if not np.isnan(mean)]
+        used = [mean for i in counted if not np.isnan(mean := of_sides[i])] or known
+        if used:
+            part += float(np.mean(used)) * change
     result |= {"part": part, "base_share": share[0], "new_share": share[1]}
     return result | {"base_with": means[0][0], "new_without": means[1][1]}
 
@@ -294,7 +302,8 @@ def test_huge_numbers_are_no_error(size: float) -> None:
         if size < 1e300:
             side.responses["reward"] += side.responses[right]
     ends = compare_runs([base], [new])
-    assert all(one.id != "format" for one in ends.decomposition.properties)
+    marks = [one.mark for one in ends.decomposition.properties if one.id == "format"]
+    assert marks == ["format_reward"]  # and no mark in the text
     assert ends.prompt_changes["change"].notna().all()
 
 
@@ -324,6 +333,92 @@ def test_parts_of_the_trainers_reward_add_up_to_the_effect() -> None:
     assert found["accuracy_reward"] == pytest.approx(-0.2, abs=0.02)
     main = ends.decomposition.main_part
     assert main is not None and main.name == "accuracy_reward"
+
+
+def test_a_part_that_is_the_same_in_all_steps_is_a_part_and_the_other_one_no_copy() -> (
+    None
+):
+    sides = []
+    for seed, right in ((1, 0.6), (2, 0.4)):
+        accuracy = right + np.random.default_rng(seed).normal(0, 0.02, 100)
+        steps = np.arange(100)
+        logged = {"rewards/accuracy_reward/mean": accuracy, "rewards/form/mean": 0.2}
+        metrics = pd.DataFrame({"step": steps, **logged})
+        table = responses_of(
+            pd.DataFrame({"step": steps, "reward_mean": accuracy + 0.2})
+        )
+        sides.append(Side("run", table, named=False, trainer=trainer_rows(metrics)))
+    ends = compare_runs(sides[:1], sides[1:])
+    found = {one.name: one for one in ends.decomposition.reward_parts}
+    assert found["form"].part == 0 and found["form"].base == pytest.approx(0.2)
+    right_part = found["accuracy_reward"].part
+    assert right_part == pytest.approx(ends.effect.value, abs=1e-9)
+
+
+def paid_run(seed: int, *, kept: float, prefix: str = PART) -> Side:
+    """A run whose reward pays for right answers in a format, which a part of it tells."""
+    side = marked_run(seed)
+    random = np.random.default_rng(seed)
+    form = random.random(len(side.responses)) < kept
+    side.responses[f"{prefix}format_reward"] = form * 0.5
+    side.responses["reward"] *= form
+    return side
+
+
+@pytest.mark.parametrize("prefix", [PART, EXTRA])
+def test_a_part_of_the_reward_that_pays_for_format_comes_before_marks(prefix) -> None:
+    base, new = paid_run(1, kept=0.9, prefix=prefix), paid_run(2, kept=0, prefix=prefix)
+    ends = compare_runs([base], [new])
+    main = ends.decomposition.main
+    assert main is not None and (main.id, main.mark) == ("format", "format_reward")
+    assert main.new_share == 0
+    # NEW earns nothing, so that the share with BASE's rewards is all of the difference.
+    assert main.part == pytest.approx(ends.effect.value)
+
+
+def test_a_logged_field_that_is_no_part_of_the_reward_is_no_format() -> None:
+    base, new = (paid_run(seed, kept=0.9, prefix=EXTRA) for seed in (1, 2))
+    for side in (base, new):
+        form = side.responses.pop(f"{EXTRA}format_reward")
+        side.responses[f"{EXTRA}format_version"] = form
+    assert {one.mark for one in why(base, new).properties} <= {"", "####"}
+
+
+def test_what_came_with_a_run_that_earns_nothing_is_not_named() -> None:
+    base, new = marked_run(1), marked_run(2, lost=0.5)
+    new.responses["reward"] = 0.0  # with the mark, too
+    ends = compare_runs([base], [new])
+    assert ends.level == "worse"
+    (form,) = [one for one in ends.decomposition.properties if one.id == "format"]
+    assert form.p < 0.05 and form.part < 0.25 * ends.effect.value < 0
+    assert ends.decomposition.main is None
+
+
+@pytest.mark.parametrize(("responses", "compared"), [(3, False), (20, True)])
+def test_rewards_with_a_property_are_compared_if_many_responses_have_it(
+    responses: int, compared: bool
+) -> None:
+    base, new = marked_run(1), marked_run(2)
+    new.responses["answer_format"] = 0.0
+    new.responses.loc[: 8 * responses - 1 : 8, "answer_format"] = float(BIT["####"])
+    (form,) = [one for one in why(base, new).properties if one.id == "format"]
+    assert np.isfinite(form.within.low) == compared
+
+
+def test_listed_are_properties_whose_share_changed_and_that_matter() -> None:
+    found = why(marked_run(1), marked_run(2, lost=0.6))
+    assert [one.id for one in found.listed] == ["format"]
+    assert len(found.properties) > 1
+    # More tool calls fail in NEW, but the rewards are the same.
+    base, new = marked_run(1), marked_run(1)
+    new.responses["tool_errors"] = np.maximum(
+        new.responses["tool_errors"], new.responses.index % 3 == 0
+    )
+    found = why(base, new)
+    assert not found.effect.is_shown
+    (tool,) = found.listed
+    assert tool.id == "tool_failed" and tool.share.value > 0.2
+    assert np.isnan(tool.part) and np.isnan(tool.rest)
 
 
 ENVIRONMENTS = np.array(["code", "maths", "puzzles"])
@@ -432,3 +527,23 @@ def test_other_prompts_have_no_changes_and_no_classes() -> None:
     ends = compare_runs([marked_run(1)], [marked_run(2, first=100)])
     assert not ends.effect.paired
     assert ends.prompt_changes.empty and ends.tasks.difficulties == []
+
+
+@pytest.mark.parametrize(("responses", "can_tell"), [(4, False), (8, True)])
+def test_few_responses_cannot_tell_any_single_prompt(
+    responses: int, can_tell: bool
+) -> None:
+    # 2 / 70 and 2 / 12870 are the smallest p, 0.05 / 40 the largest that counts.
+    pairs = np.repeat(np.arange(40), responses)
+    half = np.arange(len(pairs)) % responses < responses / 2
+    ends = compare_runs([run(half, pairs)], [run(half & (pairs > 10), pairs)])
+    assert set(ends.prompt_changes["change"]) == {"same"}
+    assert ends.can_tell_prompts == can_tell
+    assert (ends.prompts_lower, ends.prompts_higher) == (11, 0)
+
+
+def test_what_was_told_can_be_told() -> None:
+    pairs = np.repeat(np.arange(40), 4)
+    ends = compare_runs([run(pairs >= 0, pairs)], [run(pairs < 0, pairs)])
+    assert set(ends.prompt_changes["change"]) == {"regressed"}
+    assert ends.can_tell_prompts

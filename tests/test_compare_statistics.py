@@ -8,6 +8,8 @@ import pandas as pd
 import pytest
 
 from rlreport.comparison.compare import Side, compare_runs
+from rlreport.comparison.data_file import trainer_rows
+from rlreport.comparison.guardrails import Guardrail
 from rlreport.comparison.outcome import flips
 from rlreport.comparison.statistics import (
     Effect,
@@ -350,3 +352,39 @@ def test_at_no_equal_kl_there_is_nothing_to_compare():
     near = path([0, 1], [0, 1])
     far = path([4, 9], [0, 1])
     assert at_equal_kl(near, far, "reward") is None
+
+
+def gradient_run(seed: int, factor: float = 1.0, spike: float = 0.0) -> Side:
+    random = np.random.default_rng(seed)
+    norms = factor * np.exp(random.normal(0, 1.2, 300))
+    norms[290] = spike or norms[290]
+    steps = np.arange(300)
+    responses = pd.DataFrame(
+        {"step": steps, "n": 0, "split": "train", "reward": 0.5, "prompt_id": steps % 9}
+    )
+    responses["pair"] = responses["prompt_id"].astype(np.uint64)
+    metrics = pd.DataFrame({"step": steps, "grad_norm": norms})
+    return Side("run", responses, trainer=trainer_rows(metrics))
+
+
+def gradient_guardrail(base: Side, new: Side) -> Guardrail:
+    figures = compare_runs([base], [new]).guardrails
+    return next(one for one in figures if one.id == "gradient_norm")
+
+
+def test_one_huge_gradient_norm_does_not_decide_how_runs_differ() -> None:
+    found = gradient_guardrail(gradient_run(1), gradient_run(2, spike=1e16))
+    assert found.is_geometric and found.level == "none"
+    assert found.new < 3 and abs(found.effect.value) < 2
+    last = gradient_run(1).trainer["trainer:grad_norm"].iloc[-60:]
+    assert found.base == pytest.approx(np.exp(np.log(last).mean()), rel=0.2)
+
+
+def test_gradient_norms_that_span_decades_are_told_apart_by_geometric_means() -> None:
+    base, new = gradient_run(1), gradient_run(2, factor=8.0)
+    found = gradient_guardrail(base, new)
+    assert found.level == "worse"
+    assert found.effect.value == pytest.approx(found.new - found.base)
+    assert 0 < found.effect.low < found.effect.value < found.effect.high
+    same = gradient_guardrail(gradient_run(1), gradient_run(1))
+    assert (same.effect.value, same.level) == (0, "none")

@@ -97,7 +97,7 @@ def prepare(steps: Ints, values: Floats, errors: Floats | None, kind: Kind) -> P
         steps = steps[starts]
         raw = raw[starts]
         errors = None
-    is_log = kind is Kind.SIZE and _spans_decades(raw)
+    is_log = kind is Kind.SIZE and spans_decades(raw)
     scale = float(np.abs(raw).max(initial=0.0)) or 1.0
     if is_log:
         scale = 1.0
@@ -151,7 +151,7 @@ def _starts_of_repeated(values: Floats) -> Ints | None:
     return np.concatenate([[0], changes])
 
 
-def _spans_decades(values: Floats) -> bool:
+def spans_decades(values: Floats) -> bool:
     """Return whether values are not negative and most lie further apart than a decade."""
     positive = values[values > 0]
     if 2 * len(positive) <= len(values) or values.min(initial=0.0) < 0:

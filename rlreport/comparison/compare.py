@@ -37,6 +37,7 @@ from rlreport.comparison.guardrails import (
     OF_WHOLE_TEXTS,
     Guardrail,
     guardrails_of,
+    with_logs,
 )
 from rlreport.comparison.means import effect_on, means_of
 from rlreport.comparison.scale import (
@@ -57,6 +58,7 @@ from rlreport.comparison.statistics import (
 )
 from rlreport.comparison.tasks import (
     Tasks,
+    can_tell,
     no_changes,
     prompt_changes_of,
     solved_or_not,
@@ -354,6 +356,24 @@ class Comparison:
         responses = _inside(solved_or_not(self.responses), self.windows)
         return prompt_changes_of(responses, self.base_count)
 
+    @property
+    def can_tell_prompts(self) -> bool:
+        """Whether responses suffice to tell a single prompt's change from chance, if it is the largest.
+
+        True if some were told, and without any prompt that could have changed.
+        """
+        return can_tell(self.prompt_changes)
+
+    @property
+    def prompts_lower(self) -> int:
+        """Number of paired prompts that earn less in NEW, whether clearly or not."""
+        return int((self.prompt_changes["delta"] < 0).sum())
+
+    @property
+    def prompts_higher(self) -> int:
+        """Number of paired prompts that earn more in NEW, whether clearly or not."""
+        return int((self.prompt_changes["delta"] > 0).sum())
+
     @cached_property
     def equal_kl(self) -> dict[str, EqualKL]:
         """Reward column -> NEW - BASE at equal KL, of those logged in overlapping ranges of KL.
@@ -449,7 +469,7 @@ def compare_runs(bases: Sequence[Side], news: Sequence[Side]) -> Comparison:
         for frame in _inside([side.trainer for side in sides], chosen)
     ]
     means = means_of(inside, len(bases))
-    trainer_means = means_of(trainer, len(bases))
+    trainer_means = means_of(with_logs(trainer), len(bases))
     # The means are indexed by prompt (``pair``).
     base_prompts = [table.index for table in means.bases]
     new_prompts = [table.index for table in means.news]

@@ -11,6 +11,12 @@ exactly. The first sum is the *part* of Δ that goes with the share of the prope
 is the *rest*. A category that one side lacks has the mean of the other side there. Properties
 overlap: each is compared with Δ by itself, and their parts do not add up to Δ.
 
+If all responses of a side have the same reward, as in a run that earns nothing any more, this side
+cannot tell what a property is worth: then ½ (m_base + m_new) is the mean m of the other side, and
+½ (s_base + s_new) the share of the side without differences, which adds up to Δ as well. As any
+property that came with the collapse has a part then, one is named only if that is all of Δ, but for
+a tenth: then what is left of the other category would have earned nothing in the other run, too.
+
 Where the reward is a weighted sum of logged parts, these do add up to Δ: the part that one of them
 has is its weight times the difference of its means.
 """
@@ -25,10 +31,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from rlreport.check import gain
+from rlreport.check import gain, parts
 from rlreport.check.run import has
 from rlreport.check.series import Series
-from rlreport.comparison.data_file import PART
+from rlreport.comparison.data_file import EXTRA, PART
 from rlreport.comparison.means import effect_on, means_of
 from rlreport.comparison.statistics import LEVEL, Effect, p_of_parts
 from rlreport.figures.ragged import Floats, Ints
@@ -36,7 +42,8 @@ from rlreport.figures.rounding import change, rounded
 from rlreport.text.labels import ANSWER_MARKS
 
 FORMATS = "answer_format"  # Column with bits of ``labels.ANSWER_MARKS``
-# Id of the property that the answer is marked, in a way that ``Property.mark`` names
+# Id of the property that the answer has its format: as a part of the reward says that pays for it,
+# else by its mark; ``Property.mark`` names either
 FORMAT = "format"
 ANY_MARK = "any"  # ``Property.mark`` of an answer that is marked in any way
 
@@ -49,8 +56,12 @@ _COLUMNS = {
     "unparsed_call": "unparsed_calls",
     "other_script": "other_script",
 }
-# A property is named if this part of the effect goes with it
+# A property is named if this part of the effect goes with it, ...
 NAMED = 0.25
+# ... and listed if this part does
+LISTED = 0.1
+# Rewards of responses that have a property are compared if each side has so many of them
+LEAST_WITHIN = 20
 # Parts, and changes of shares, are as large as the largest one if they are this part of it or more
 ALIKE = 0.9
 # Parts of the reward explain it if no response differs from their sum by more than this part of
@@ -62,7 +73,8 @@ class Property(NamedTuple):
     """A property of responses, and what of the effect on the reward goes with it."""
 
     id: str  # FORMAT or a key of _COLUMNS
-    mark: str  # of FORMAT: one of ``labels.ANSWER_MARKS``, or ANY_MARK; otherwise ""
+    # of FORMAT: the name of a part of the reward, one of ``labels.ANSWER_MARKS``, or ANY_MARK
+    mark: str
     # shares of responses that have the property
     base_share: float
     new_share: float
@@ -75,7 +87,8 @@ class Property(NamedTuple):
     part: float
     rest: float
     share: Effect  # difference of the shares
-    # difference of the rewards of responses that have it, of prompts with such ones on both sides
+    # difference of the rewards of responses that have it, of prompts with such ones on both sides;
+    # without a value if a side has less than LEAST_WITHIN of them
     within: Effect
     p: float  # of the difference of shares, see ``p_of_parts``
 
@@ -102,12 +115,26 @@ class Decomposition:
         reward_parts: parts that add up to the reward, and so to the effect; [] if not logged.
         main: the property that the headline names, None if no part is large and certain.
         main_part: the part of the reward that it may name instead, likewise.
+        effect: the effect on the reward.
     """
 
     properties: list[Property]
     reward_parts: list[RewardPart]
     main: Property | None
     main_part: RewardPart | None
+    effect: Effect = Effect()
+
+    @property
+    def listed(self) -> list[Property]:
+        """Properties whose share changed, if a tenth of the effect or more goes with them.
+
+        Of an effect that is not shown nothing can go with them: ``part`` and ``rest`` are NaN.
+        """
+        changed = [one for one in self.properties if one.p <= 1 - LEVEL]
+        if not self.effect.is_shown:
+            return [one._replace(part=np.nan, rest=np.nan) for one in changed]
+        least = LISTED * abs(self.effect.value)
+        return [one for one in changed if abs(one.part) >= least]
 
 
 NOTHING = Decomposition([], [], None, None)
@@ -119,6 +146,17 @@ class Compared(NamedTuple):
     frames: Sequence[pd.DataFrame]
     base_count: int
     whole: Effect  # on their reward
+
+    def of_sides(self) -> tuple[Sequence[pd.DataFrame], Sequence[pd.DataFrame]]:
+        return self.frames[: self.base_count], self.frames[self.base_count :]
+
+    def without_differences(self) -> tuple[bool, bool]:
+        """Return of each side whether all of its responses have the same reward."""
+        base, new = (
+            len(np.unique(np.concatenate([frame["reward"] for frame in side]))) < 2
+            for side in self.of_sides()
+        )
+        return base, new
 
     def effect_on(self, columns: Sequence[Floats]) -> Effect:
         """Return the difference NEW - BASE of a figure that each table's responses have."""
@@ -155,9 +193,9 @@ def decomposition_of(
             tables.append(frame[["step", "pair", "reward"]].merge(parts, how="left"))
         compared = compared._replace(frames=tables)
     reward_parts = _reward_parts(compared, weights)
-    main = _main_property(properties, effect)
+    main = _main_property(properties, compared)
     main_part = _main_part(reward_parts, effect)
-    return Decomposition(properties, reward_parts, main, main_part)
+    return Decomposition(properties, reward_parts, main, main_part, effect)
 
 
 def _counted(frames: Sequence[pd.DataFrame], *, paired: bool) -> list[pd.DataFrame]:
@@ -175,9 +213,8 @@ def _counted(frames: Sequence[pd.DataFrame], *, paired: bool) -> list[pd.DataFra
 
 def _weights(compared: Compared) -> list[Floats]:
     """Return the weight of each response, a list entry per run; those of a side add up to 1."""
-    split = compared.base_count
     weights: list[Floats] = []
-    for side in (compared.frames[:split], compared.frames[split:]):
+    for side in compared.of_sides():
         # Number of runs that have the prompt, by prompt
         runs = pd.concat([frame["pair"].drop_duplicates() for frame in side])
         run_counts = runs.value_counts()
@@ -217,17 +254,27 @@ def _category(
     return _Category(*shares, *means)
 
 
-def _part_and_rest(categories: Sequence[_Category]) -> tuple[float, float]:
-    """Return both sums of the module's formula."""
+def _part_and_rest(
+    categories: Sequence[_Category], without_differences: tuple[bool, bool]
+) -> tuple[float, float]:
+    """Return both sums of the module's formula.
+
+    ``without_differences``: of each side, whether all of its responses have the same reward.
+    """
+    of_base = 0.5  # weight of BASE's mean rewards, and of NEW's shares
+    if without_differences[0] != without_differences[1]:
+        of_base = float(without_differences[1])
     part = 0.0
     rest = 0.0
-    for category in categories:
-        base = category.new if np.isnan(category.base) else category.base
-        new = category.base if np.isnan(category.new) else category.new
+    for one in categories:
+        base = one.new if np.isnan(one.base) else one.base
+        new = one.base if np.isnan(one.new) else one.new
         if np.isnan(base):  # no response of either side
             continue
-        part += (base + new) / 2 * (category.new_share - category.base_share)
-        rest += (category.base_share + category.new_share) / 2 * (new - base)
+        mean = of_base * base + (1 - of_base) * new
+        share = (1 - of_base) * one.base_share + of_base * one.new_share
+        part += mean * (one.new_share - one.base_share)
+        rest += share * (new - base)
     return part, rest
 
 
@@ -246,7 +293,11 @@ def _properties(compared: Compared, weights: Sequence[Floats]) -> list[Property]
     found = [one._replace(p=p) for one, p in zip(found, p_values, strict=True)]
     formats = [one for one in found if one.id == FORMAT]
     shown = [one for one in found if one.id != FORMAT]
-    if formats:
+    # What the reward pays for tells more than a mark in the text.
+    paid = [one for one in formats if one.mark not in (*ANSWER_MARKS, ANY_MARK)]
+    if paid:
+        shown.append(max(paid, key=lambda one: abs(one.share.value)))
+    elif formats:
         shown.append(_most_changed(formats))
     shown = [
         one._replace(within=_within(compared, logged[one.id, one.mark]))
@@ -268,7 +319,28 @@ def _members(frames: Sequence[pd.DataFrame]) -> list[_Members]:
             of_runs = [(one >> bit & 1) > 0 for one in marks]
             found.append(_Members(FORMAT, mark, of_runs))
         found.append(_Members(FORMAT, ANY_MARK, [one > 0 for one in marks]))
+    found += _paid_formats(frames)
     return [one for one in found if 0 < np.concatenate(one.of_runs).mean() < 1]
+
+
+def _paid_formats(frames: Sequence[pd.DataFrame]) -> list[_Members]:
+    """Return the logged parts of the reward that pay for a format, and have two values."""
+    found = []
+    for column in map(str, frames[0].columns):
+        name = column.removeprefix(PART).removeprefix(EXTRA)
+        # Parts may be logged as fields of their own, which are told by their names.
+        is_part = column.startswith(PART) or (
+            column.startswith(EXTRA) and parts.part_name(name) is not None
+        )
+        if not (is_part and gain.is_format(name)):
+            continue
+        if not all(_is_known(frame, column) for frame in frames):
+            continue
+        values = np.unique(np.concatenate([frame[column] for frame in frames]))
+        if len(values) == 2:
+            of_runs = [frame[column].to_numpy() == values[1] for frame in frames]
+            found.append(_Members(FORMAT, name, of_runs))
+    return found
 
 
 def marks_of(values: Floats) -> Ints:
@@ -279,6 +351,10 @@ def marks_of(values: Floats) -> Ints:
 
 def _within(compared: Compared, members: _Members) -> Effect:
     """Return the difference of rewards of the responses that have a property."""
+    counts = [int(is_in.sum()) for is_in in members.of_runs]
+    split = compared.base_count
+    if min(sum(counts[:split]), sum(counts[split:])) < LEAST_WITHIN:
+        return Effect(paired=compared.whole.paired)
     rewards = [
         np.where(is_in, frame["reward"].to_numpy(np.float64), np.nan)
         for frame, is_in in zip(compared.frames, members.of_runs, strict=True)
@@ -293,7 +369,7 @@ def _property(
     of_runs = members.of_runs
     having = _category(compared, weights, of_runs)
     lacking = _category(compared, weights, [~is_in for is_in in of_runs])
-    part, rest = _part_and_rest([having, lacking])
+    part, rest = _part_and_rest([having, lacking], compared.without_differences())
     share = compared.effect_on([is_in.astype(np.float64) for is_in in of_runs])
     return Property(
         id=members.id,
@@ -324,14 +400,18 @@ def _most_changed(formats: Sequence[Property]) -> Property:
     return most
 
 
-def _is_large(part: float, p: float, effect: Effect) -> bool:
-    """Return whether a part is certain, of the effect's sign, and a quarter of it or more."""
+def _is_large(part: float, p: float, effect: Effect, least: float = NAMED) -> bool:
+    """Return whether a part is certain, of the effect's sign, and ``least`` of it or more."""
     is_certain = p <= 1 - LEVEL and effect.is_shown
-    return is_certain and part * np.sign(effect.value) >= NAMED * abs(effect.value)
+    return is_certain and part * np.sign(effect.value) >= least * abs(effect.value)
 
 
-def _main_property(properties: Sequence[Property], effect: Effect) -> Property | None:
-    large = [one for one in properties if _is_large(one.part, one.p, effect)]
+def _main_property(
+    properties: Sequence[Property], compared: Compared
+) -> Property | None:
+    effect = compared.whole
+    least = ALIKE if any(compared.without_differences()) else NAMED
+    large = [one for one in properties if _is_large(one.part, one.p, effect, least)]
     if not large:
         return None
     most = max(abs(one.part) for one in large)
@@ -359,11 +439,25 @@ def _reward_parts(compared: Compared, weights: Sequence[Floats]) -> list[RewardP
     rows = pd.concat([frame[["reward", *names]] for frame in compared.frames])
     total = _in_order(rows["reward"])
     logged = {name: _in_order(rows[name]) for name in names}
-    for choice in gain.choices_of_parts(logged, total):
+    for choice in _choices(logged, total):
         in_reward = _weights_of_parts(choice, total)
         if in_reward:
             return _parts_of_effect(compared, weights, in_reward)
     return []
+
+
+def _choices(logged: dict[str, Series], total: Series) -> list[dict[str, Series]]:
+    """Return which of the logged parts may add up to the reward, the most likely ones first.
+
+    If all do, exactly, none is a copy of the reward. Of one that differs from it by parts that are the
+    same in all responses, the courses alone could not tell.
+    """
+    rows = np.column_stack([part.values for part in logged.values()])
+    tolerance = _ROUNDING * float(np.abs(total.values).max())
+    add_up = bool(np.abs(total.values - rows.sum(axis=1)).max() <= tolerance)
+    copies = np.abs(total.values[:, None] - rows).max(axis=0) <= tolerance
+    first = [logged] if add_up and not copies.any() else []
+    return [*first, *gain.choices_of_parts(logged, total)]
 
 
 def _is_known(frame: pd.DataFrame, name: str) -> bool:

@@ -144,14 +144,10 @@ def _reward_part(found: RewardPart) -> dict[str, Any]:
 
 def _tasks(outcome: Outcome) -> dict[str, Any]:
     """Return the difference by environment and by difficulty."""
-    tasks = outcome.comparison.tasks
-    environments = [_task(task) for task in tasks.environments]
-    if outcome.redact:
-        for environment in environments:
-            environment["name"] = redacted_text(tasks.field, environment["name"])
+    tasks = outcome.tasks
     return {
         "field": tasks.field,
-        "environments": environments,
+        "environments": [_task(task) for task in tasks.environments],
         "difficulties": [_task(task) for task in tasks.difficulties],
     }
 

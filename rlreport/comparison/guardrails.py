@@ -1,17 +1,27 @@
-"""Figures that should not get worse while the reward rises, and their differences."""
+"""Figures that should not get worse while the reward rises, and their differences.
+
+One step may have a gradient norm of 1e16, and a mean over steps would be that step. So gradient
+norms that span more than a decade are compared by their geometric means, as the courses of single
+runs are read: as logarithms, a 0 as a tenth of the smallest other value. Let δ be the difference of
+the mean logarithms, with its interval, and g the geometric mean of BASE: then g (exp(δ) − 1) is that
+of the geometric means, and its interval is that of δ in the same unit, for this g.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
 
+from rlreport.check.prepared import spans_decades
+from rlreport.check.run import has
 from rlreport.comparison.data_file import PART, TRAINER
 from rlreport.comparison.means import Means, effect_on
 from rlreport.comparison.statistics import LEVEL, Effect
-from rlreport.figures.rounding import rounded
+from rlreport.figures.rounding import change, rounded, significant
 from rlreport.figures.significance import holm
 from rlreport.text.messages import translatable
 
@@ -22,6 +32,12 @@ ALL_WRONG = "all_wrong"
 
 TOKENS = "response_tokens"
 CHARACTERS = "response_chars"
+# Prefix of the columns of logarithms, before the name of the column
+_LOG = "log:"
+# Figures of which one step may be as large as all others together, and means no more. A mean KL is
+# what the policy has spent, whatever steps it comes from.
+_HEAVY_TAILED = (f"{TRAINER}grad_norm",)
+_MOST_LOG = 700.0  # exp of more is no finite number
 # Columns that mean nothing if the logger cuts texts
 OF_WHOLE_TEXTS = (CHARACTERS, "distinct_2", "duplicate")
 
@@ -112,6 +128,41 @@ class Guardrail(NamedTuple):
     new: float
     effect: Effect
     level: GuardrailLevel  # Holm-corrected for several guardrails
+    is_geometric: bool = False  # whether the means are geometric ones, see the module
+
+
+def with_logs(trainer: Sequence[pd.DataFrame]) -> list[pd.DataFrame]:
+    """Return the trainer's metrics of all runs with logarithms of those that span decades."""
+    tables = list(trainer)
+    for column in _HEAVY_TAILED:
+        if not all(has(table, column) for table in tables):
+            continue
+        values = np.concatenate([table[column] for table in tables])
+        values = values[np.isfinite(values)]
+        if not (len(values) and spans_decades(values)):
+            continue
+        floor = values[values > 0].min() / 10
+        for number, table in enumerate(tables):
+            finite = table[column].replace([np.inf, -np.inf], np.nan)
+            logs = np.log(np.maximum(finite, floor))
+            tables[number] = table.assign(**{f"{_LOG}{column}": significant(logs)})
+    return tables
+
+
+def _by_logs(guardrail: Guardrail, trainer: Means) -> Guardrail:
+    """Return a figure compared by geometric means, given the means of its logarithms."""
+    column = f"{_LOG}{guardrail.column}"
+    effect = effect_on(trainer, column, paired=False)
+    base, new = (
+        rounded(float(np.exp(_mean_of_runs(runs, column))))
+        for runs in (trainer.bases, trainer.news)
+    )
+    low, high = (
+        rounded(base * float(np.expm1(min(log, _MOST_LOG))))
+        for log in (effect.low, effect.high)
+    )
+    effect = replace(effect, value=change(base, new), low=low, high=high, mde=np.nan)
+    return guardrail._replace(base=base, new=new, effect=effect, is_geometric=True)
 
 
 def _mean_of_runs(runs: Iterable[pd.DataFrame], column: str) -> float:
@@ -175,7 +226,9 @@ def _guardrail(
     base = _mean_of_runs(tables.bases, column)
     new = _mean_of_runs(tables.news, column)
     effect = effect_on(tables, column, paired=paired)
-    return Guardrail(figure.id, column, base, new, effect, "missing")
+    guardrail = Guardrail(figure.id, column, base, new, effect, "missing")
+    is_geometric = tables.have(f"{_LOG}{column}")
+    return _by_logs(guardrail, trainer) if is_geometric else guardrail
 
 
 def _guardrail_level(guardrail: Guardrail, p: float, better: int) -> GuardrailLevel:

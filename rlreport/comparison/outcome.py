@@ -22,10 +22,12 @@ from rlreport.comparison.pair_tokens import TokenPair, token_pairs
 from rlreport.comparison.run import ComparedRun, settings_that_differ
 from rlreport.comparison.saved import ResponseId
 from rlreport.comparison.statistics import clearest_first
+from rlreport.comparison.tasks import Tasks
 from rlreport.figures.ragged import Floats
 from rlreport.figures.rounding import change, difference, significant
 from rlreport.options import FAIL_ON, CompareOptions
 from rlreport.summarise.steps import rounded_columns
+from rlreport.text.placeholders import Redactor
 from rlreport.text.tokens import units
 
 MAX_FLIPS = 200
@@ -99,6 +101,20 @@ class Outcome:
     def labels(self) -> Labels:
         """What the sides are called: by the setting that differs, or by their runs' names."""
         return labels_of(self.bases, self.news, redact=self.redact)
+
+    @cached_property
+    def tasks(self) -> Tasks:
+        """The difference by task; with ``--redact``, numbers replace the names of environments."""
+        tasks = self.comparison.tasks
+        if not self.redact:
+            return tasks
+        redact = Redactor()
+        # "" stands for all others.
+        environments = [
+            task._replace(name=redact(task.name) if task.name else "")
+            for task in tasks.environments
+        ]
+        return replace(tasks, environments=environments)
 
     @property
     def is_pair(self) -> bool:

@@ -28,9 +28,11 @@ from rlreport.figures.ragged import Ints
 from rlreport.figures.rounding import difference, rounded, significant
 from rlreport.summarise.environments import ENVIRONMENT_FIELDS, environments_in
 from rlreport.summarise.prompt_courses import (
+    FALSE_DISCOVERIES,
     Measure,
     PromptCourse,
     courses_of,
+    fisher_p,
     measure_of,
 )
 from rlreport.text.clean import number_as_text
@@ -292,3 +294,18 @@ def prompt_changes_of(frames: Sequence[pd.DataFrame], base_count: int) -> pd.Dat
             "change": [CHANGES[PromptCourse(course)] for course in courses.tolist()],
         }
     )
+
+
+def can_tell(changes: pd.DataFrame) -> bool:
+    """Return whether one of the prompts in ``prompt_changes_of`` can be told from chance.
+
+    The smallest p that n and m responses allow is that of the test where all of one side are better
+    than all of the other; it has to be at most the false discovery rate over the number of prompts.
+    """
+    tested = changes[~changes["change"].isin(["never", "always"])]
+    if tested.empty or tested["change"].isin(["improved", "regressed"]).any():
+        return True
+    n = tested["base_count"].to_numpy(np.int64)
+    m = tested["new_count"].to_numpy(np.int64)
+    smallest = fisher_p(np.column_stack([n, n, np.zeros_like(m), m])).min()
+    return bool(smallest <= FALSE_DISCOVERIES / len(tested))

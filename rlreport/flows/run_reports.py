@@ -376,6 +376,7 @@ class _Builds:
     def _job(self, build: _Build) -> _Job:
         options = replace(
             self._options,
+            form="folder",  # whatever the name of the run ends in
             title=_title_of(build.run),
             run=build.run.part,
             one_run=not build.run.part,

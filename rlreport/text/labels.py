@@ -102,9 +102,19 @@ _PHRASE_WORDS = {"nswer": 1, "NSWER": 1, "答案": 0, _AFTER: 0}
 # ... of which so many are looked at, from the last one on
 _MOST_PHRASES = 8
 _START = re.compile(r"(?:[\s:：=*_`#$]|\\[\[(])*")
+_START_IN_LINE = re.compile(r"(?:[^\S\n]|[:：=*_`#$]|\\[\[(])*")
 _SENTENCE_END = re.compile(r"\n|[!?。！？]|\.(?=\s|$)")
 # Scripts that write words without blanks between them: kana, Han, Hangul, Thai
 _UNSPACED = "\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
+
+
+# What a template has in the place of an answer: "<number>"
+_PLACEHOLDER = re.compile(r"<[^<>]{0,40}>")
+# A number and then words: "5 apples are left", not "5. Conclusion"
+_NUMBER_AND_WORDS = re.compile(rf"[-+]?{_DIGITS}(?:/{_DIGITS})? [^\W\d_]")
+_COMMAND = re.compile(r"\\[a-z]{1,30}")  # of LaTeX
+_LONG_WORD = re.compile(r"[^\W\d_]{3}")
+_ANNOUNCES = re.compile(r"answer|答案")
 
 
 # How responses mark their final answer; entry i is bit i (value 2**i) of ``answer_marks``
@@ -216,12 +226,14 @@ def final_answer(response: str) -> Answer:
 
     It is what the last ``<answer>`` contains, else the last ``\boxed``, else what follows the last
     "answer is", "Answer:", "####" or "答案"; else the end of the response, which is not explicit.
+    A mark that no answer follows is none. An empty ``<answer>`` is no answer, whatever stands before.
     """
     marked = _tagged(response)
     if marked is not None:
-        return Answer(_within_tag(marked), is_explicit=True)
+        answer = _within_tag(marked)
+        return Answer(answer, is_explicit=_is_given(answer))
     marked = _boxed(response)
-    if marked is None:
+    if marked is None or not _is_given(marked):
         marked = _after_phrase(response[-_PHRASE_TAIL:])
     if marked is not None:
         return Answer(marked, is_explicit=True)
@@ -231,6 +243,8 @@ def final_answer(response: str) -> Answer:
 def answer_marks(response: str) -> int:
     r"""Return how a response marks its final answer near its end, as bits of ``ANSWER_MARKS``.
 
+    A mark counts only where ``final_answer`` can read an answer after it: not in a heading of Markdown
+    ("#### Step 3"), an empty box or tag, or before a placeholder ("#### <number>").
     ``<answer>`` stands for the tag, "answer" for "answer is", "Answer:" and "答案", "json" for an
     object of JSON with which the response ends.
     """
@@ -238,13 +252,17 @@ def answer_marks(response: str) -> int:
     marks = 0
     has_word = "nswer" in tail or "NSWER" in tail
     if has_word and (_CLOSE in tail or _OPEN in tail):
-        marks = 1
+        tagged = _tagged(response)
+        if tagged is not None and _is_given(_within_tag(tagged)):
+            marks = 1
     if _BOX in tail:
-        marks |= 2
+        boxed = _boxed(tail)
+        if boxed is not None and _is_given(boxed):
+            marks |= 2
     # Most texts have none of the words, and the search for phrases takes much longer.
     if has_word or "答案" in tail:
         for phrase in _last_phrases(tail):
-            if phrase[0] != _AFTER:
+            if phrase[0] != _AFTER and _announced(tail, phrase) is not None:
                 marks |= 4
                 break
     if _AFTER in tail:
@@ -395,16 +413,42 @@ def _after_phrase(tail: str) -> str | None:
 
 def _announced(tail: str, phrase: re.Match[str]) -> str | None:
     """Return the answer that follows a phrase, None if it is no answer."""
-    start = _START.match(tail, phrase.end())
+    is_phrase = phrase[0] != _AFTER
+    start = (_START if is_phrase else _START_IN_LINE).match(tail, phrase.end())
     assert start is not None  # as it matches "", too
     after = tail[start.end() :][:_LONGEST_ANSWER]
-    if phrase[0] != _AFTER:
+    if is_phrase:
         end = _SENTENCE_END.search(after)
-        return after[: end.start()] if end else after
-    # A heading of Markdown starts with #### too; its text is no number alone.
+        answer = after[: end.start()] if end else after
+        return answer if _is_given(answer) else None
     line = after.partition("\n")[0]
     is_last = not tail[start.end() + len(line) :].strip()
-    return line if is_last or _amount(normalize(line)) is not None else None
+    return line if _is_value(normalize(line), is_last=is_last) else None
+
+
+def _is_given(answer: str) -> bool:
+    """Return whether a marked answer has any content."""
+    return bool(normalize(_PLACEHOLDER.sub("", answer.strip(), count=1)))
+
+
+def _is_value(plain: str, *, is_last: bool) -> bool:
+    """Return whether a normalized line after "####" is an answer, and no heading of Markdown.
+
+    A heading has words, and mostly a text below it. So a line of the text can only be an amount, a
+    choice or a formula; the last one may have words, too, unless they announce the answer.
+    """
+    if not plain or _PLACEHOLDER.match(plain):
+        return False
+    if _amount(plain) is not None or _CHOICE.fullmatch(plain):
+        return True
+    symbols = _MATHEMATICS.sub("", _COMMAND.sub("", plain))
+    if not _LONG_WORD.search(symbols):
+        return True
+    if not is_last or _ANNOUNCES.search(plain):
+        return False
+    if _NUMBER_AND_WORDS.match(plain):
+        return True
+    return len(plain) <= LONGEST_LABEL and bool(_WORDS.fullmatch(plain))
 
 
 def _last_phrases(

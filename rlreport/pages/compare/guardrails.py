@@ -88,6 +88,9 @@ def _term(guardrail: Guardrail) -> str:
 
 def _guardrail_label(guardrail: Guardrail) -> str:
     name = guardrail_name(guardrail)
+    if guardrail.is_geometric:
+        geometric = message("geometric mean of the steps")
+        return message("{name} ({unit})", name=name, unit=geometric)
     column = _column_of(guardrail)
     if column is None or not column.unit:
         return name

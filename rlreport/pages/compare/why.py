@@ -25,6 +25,7 @@ from rlreport.pages.table import (
     attribute_columns,
     table,
 )
+from rlreport.text.labels import ANSWER_MARKS
 from rlreport.text.messages import figure, message, translatable
 from rlreport.text.numbers import MISSING
 
@@ -65,19 +66,20 @@ _MARKS = {
 def property_table(outcome: Outcome) -> TableView | None:
     """Return the table of properties, the largest part first; None without any."""
     found = outcome.comparison.decomposition
-    if not found.properties:
+    properties = found.listed
+    if not properties:
         return None
-    properties = found.properties
     base, new = of_sides(_SHARE, outcome.labels)
     columns: Columns = {
         _PROPERTY: map(_property_name, properties),
+        # The first columns are all that a narrow screen shows.
+        _PART: [one.part for one in properties],
         base: [one.base_share for one in properties],
         new: [one.new_share for one in properties],
         _WITH: [_change_cell(one.base_with, one.new_with) for one in properties],
         _WITHOUT: [
             _change_cell(one.base_without, one.new_without) for one in properties
         ],
-        _PART: [one.part for one in properties],
         RESULT: map(_share_result, properties),
     }
     note = message(
@@ -99,6 +101,8 @@ def _property_name(one: Property) -> str:
         return message(_NAMES[one.id])
     if one.mark in _MARKS:
         return message(_MARKS[one.mark])
+    if one.mark not in ANSWER_MARKS:
+        return message("Reward part: {name}", name=one.mark)
     return message("Marks its answer: {mark}", mark=one.mark)
 
 
@@ -130,9 +134,11 @@ def reward_parts_table(outcome: Outcome) -> TableView | None:
     parts = found.reward_parts
     if not parts:
         return None
-    columns: Columns = {_REWARD_PART: map(_part_name, parts)}
+    columns: Columns = {
+        _REWARD_PART: map(_part_name, parts),
+        _PART: [one.part for one in parts],
+    }
     columns |= attribute_columns(parts, of_sides(_WEIGHTED, outcome.labels))
-    columns[_PART] = [one.part for one in parts]
     columns[INTERVAL] = interval_cells([one.effect for one in parts])
     columns[RESULT] = [result_of(one.effect, one.p, len(parts)) for one in parts]
     return table(
