@@ -326,24 +326,20 @@ class Comparison:
         steps = self.windows.common
         return difference_band(base, new, steps, paired=self.effect.paired)
 
-    @property
-    def _effect_on_one_scale(self) -> Effect:
-        """The effect, without values if rewards are on different scales."""
-        if self.reference is None:
-            return self.effect
-        return Effect(pairs=self.effect.pairs, paired=self.effect.paired)
-
     @cached_property
     def decomposition(self) -> Decomposition:
         """What the effect goes with: properties of responses, and parts of the reward."""
         trainer = self.trainer if self.metrics_alone else []
-        effect = self._effect_on_one_scale
+        # Rewards on different scales have no difference to explain.
+        effect = self.effect if self.reference is None else Effect()
         return decomposition_of(self.inside, self.base_count, effect, trainer)
 
     @cached_property
     def tasks(self) -> Tasks:
         """The reward's difference by environment and by difficulty of prompts."""
-        return tasks_of(self.inside, self.base_count, self._effect_on_one_scale)
+        if self.reference is not None:
+            return Tasks("", [], [])
+        return tasks_of(self.inside, self.base_count, self.effect)
 
     @cached_property
     def prompt_changes(self) -> pd.DataFrame:
