@@ -594,6 +594,7 @@ def test_index_report_and_comparison_have_the_same_numbers(tmp_path):
     page = index_page(tmp_path / "reports")
     rows = {row["run"]: row for row in rows_of(page, "runs")}
     curves = {}
+    leading = {}
     for kind in kinds:
         report = tmp_path / "reports" / kind
         about = json.loads((report / "data/report.json").read_text())
@@ -608,16 +609,17 @@ def test_index_report_and_comparison_have_the_same_numbers(tmp_path):
         assert rows[kind]["steps"] == "30"
         assert_same_levels(about["curves"], courses)
         curves[kind] = np.array([step["reward_mean"] for step in about["steps"]])
-        leading = about["reward"]["values"]
-        assert sparkline(np.array(leading)) in page
-        is_of_rollouts = leading == curves[kind].tolist()
+        leading[kind] = np.array(about["reward"]["values"])
+        assert sparkline(leading[kind]) in page
+        is_of_rollouts = np.array_equal(leading[kind], curves[kind])
         assert is_of_rollouts == (kind != "both")  # else of the trainer
     for base, new in (("rollouts", "metrics"), ("both", "rollouts")):
         reports = tmp_path / "reports"
         made = rlreport.compare(reports / base, reports / new, tmp_path / base)
         comparison = made.outcome.comparison
-        assert np.allclose(comparison.curves, [curves[base], curves[new]])
-        middle = middle_of_leading(curves[base], curves[new])
+        for series, kind in zip(comparison.rewards, (base, new), strict=True):
+            assert np.allclose(series.values, leading[kind])
+        middle = middle_of_leading(leading[base], leading[new])
         assert comparison.speed["half"].reward == pytest.approx(middle)
 
 

@@ -17,6 +17,7 @@ from rlreport.comparison.headline import sentence
 from rlreport.comparison.outcome import Flip, Outcome, prompt_numbers
 from rlreport.comparison.run import settings_that_differ
 from rlreport.comparison.saved import ResponseId
+from rlreport.comparison.scale import Levels
 from rlreport.comparison.statistics import Effect, EqualKL
 from rlreport.comparison.tasks import CHANGES, Task
 from rlreport.comparison.why import why
@@ -97,8 +98,14 @@ def _verdict(outcome: Outcome) -> dict[str, Any]:
         "only_base": comparison.only_base,
         "only_new": comparison.only_new,
         "paired": effect.paired,
+        "trainer": _levels(comparison.trainer_levels),
+        "reference": _levels(comparison.reference),
         "reasons": comparison.reasons,
     }
+
+
+def _levels(levels: Levels | None) -> dict[str, float] | None:
+    return None if levels is None else levels._asdict()
 
 
 def _changed(outcome: Outcome) -> list[dict[str, str | None]]:
@@ -158,8 +165,11 @@ def _task(task: Task) -> dict[str, Any]:
 
 
 def _prompt_counts(comparison: Comparison) -> dict[str, int] | None:
-    """Return how many prompts improved, regressed and so on; None if they are not paired."""
-    if not comparison.effect.paired:
+    """Return how many prompts improved, regressed and so on.
+
+    None if they are not paired, or if rewards are on different scales.
+    """
+    if not comparison.effect.paired or comparison.reference is not None:
         return None
     changes = comparison.prompt_changes["change"]
     return {change: int((changes == change).sum()) for change in CHANGES.values()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,7 +20,7 @@ from rlreport.comparison.decomposition import ENVIRONMENT, Decomposition, Proper
 from rlreport.comparison.guardrails import NEVER_BETTER, Guardrail
 from rlreport.comparison.labels import Labels, labels_of
 from rlreport.comparison.pair_tokens import TokenPair, token_pairs
-from rlreport.comparison.run import ComparedRun
+from rlreport.comparison.run import ComparedRun, settings_that_differ
 from rlreport.comparison.saved import ResponseId
 from rlreport.comparison.statistics import shrunk
 from rlreport.comparison.tasks import Tasks
@@ -31,6 +32,9 @@ from rlreport.text.placeholders import Redactor
 from rlreport.text.tokens import units
 
 MAX_FLIPS = 200
+
+# Matches names of settings that name the model, or the reference
+_OF_MODEL = re.compile(r"model|checkpoint|\bref", re.IGNORECASE)
 
 # Words are counted in a random sample of this many compared responses per run
 MAX_TEXTS = 512
@@ -173,6 +177,9 @@ def outcome_of(
     new = news[0]
     comparison = compare_runs([run.side for run in bases], [run.side for run in news])
     comparison = _with_undecided_guardrails(comparison, base, new)
+    if _models_differ(base, new):
+        # Their references may differ, and with them what these earn.
+        comparison = replace(comparison, reference=None)
     changed = _changed_findings(base, new)
     won_and_lost = flips(comparison)
     base_responses, new_responses = comparison.compared
@@ -272,6 +279,11 @@ def _is_undecided(
     return (
         base.collapsed and guardrail.level == "worse" and guardrail.id in NEVER_BETTER
     )
+
+
+def _models_differ(base: ComparedRun, new: ComparedRun) -> bool:
+    relevant, _ = settings_that_differ(base, new)
+    return any(_OF_MODEL.search(setting.key) for setting in relevant)
 
 
 def _changed_findings(
