@@ -193,10 +193,10 @@ def test_exchanged_sides_have_mirrored_parts() -> None:
 
 def test_between_runs_that_do_not_differ_nothing_is_named() -> None:
     named = 0
-    for seed in range(60):
+    for seed in range(40):
         found = why(marked_run(2 * seed), marked_run(2 * seed + 1))
         named += found.main is not None
-    assert named <= 0.05 * 60
+    assert named <= 0.05 * 40
 
 
 def test_another_mark_is_no_lost_mark() -> None:
@@ -281,6 +281,21 @@ def test_parts_that_do_not_explain_the_reward_are_left_out(change: str) -> None:
             del side.responses[right]
             side.responses[f"{PART}score"] = side.responses["reward"]
     assert why(base, new).reward_parts == []
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("size", [1e308, 1e160, 1e20, 5e-324])
+def test_huge_numbers_are_no_error(size: float) -> None:
+    base, new = parts_run(1), parts_run(2)
+    right = f"{PART}accuracy_reward"
+    for side in (base, new):
+        side.responses[right] *= size
+        side.responses["answer_format"] = size
+        if size < 1e300:
+            side.responses["reward"] += side.responses[right]
+    ends = compare_runs([base], [new])
+    assert all(one.id != "format" for one in ends.decomposition.properties)
+    assert ends.prompt_changes["change"].notna().all()
 
 
 def metrics_run(seed: int, right: float) -> Side:

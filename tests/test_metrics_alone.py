@@ -330,11 +330,8 @@ def test_the_index_builds_a_report_of_each_run(tmp_path: Path) -> None:
     (tmp_path / "site").mkdir()
     index = rlreport.index([path], tmp_path / "site" / "index.html")
     assert (index.reports, index.unread) == (2, [])
-    assert {one.name for one in (tmp_path / "site").iterdir()} == {
-        "index.html",
-        "kl-0.1-β.html",
-        "seed-2.html",
-    }
+    folder = tmp_path / "site" / "index-reports"
+    assert {one.name for one in folder.iterdir()} == {"kl-0.1-β", "seed-2"}
 
 
 def _outcome(bases: list[Path], news: list[Path], **given: Any) -> outcome.Outcome:

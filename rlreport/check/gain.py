@@ -167,7 +167,7 @@ def fit_weights(x: Floats, y: Floats, *, changes: bool) -> Floats | None:
     y = y - y.mean()
     x = x - x.mean(axis=0)
     of_y = float(y @ y)
-    if not 0 < of_y < math.inf:
+    if not 0 < of_y < math.inf or not np.isfinite(x).all():  # huge numbers overflow
         return None
     # A plain sum needs no fit, which parts that are alike would leave open.
     rest = y - x.sum(axis=1)

@@ -218,5 +218,7 @@ def is_copy(part: Series, total: Series, unexplained: float = COPY) -> bool:
     of_y = float((y * y).sum())
     if not (of_x > 0 and of_y > 0):
         return False
-    explained = float((x * y).sum()) ** 2 / (of_x * of_y)
+    of_both = float((x * y).sum())
+    # A product, as a power of huge numbers would be an error.
+    explained = of_both * of_both / (of_x * of_y)
     return explained > 1 - unexplained

@@ -41,12 +41,14 @@ COMPRESSION = 4  # Level of gzip; level 6 takes three times as long and saves on
 MAX_DATA = 500_000_000
 MAX_CELLS = 50_000_000  # Maximum number of cells of each of a report's tables
 _LISTED = [c.name for c in RESPONSE_COLUMNS if c.dtype == "float64" and c.listed]
-_FIGURES = dict.fromkeys(
-    [
-        *(*_LISTED, "response_chars", "mismatch_k3"),
-        *("answer_format", "other_script", "correct"),
-    ]
-)
+_UNLISTED = [
+    "response_chars",
+    "mismatch_k3",
+    "answer_format",
+    "other_script",
+    "correct",
+]
+_FIGURES = dict.fromkeys([*_LISTED, *_UNLISTED])
 # Value of ``split`` in rows with the trainer's means of a step, not figures of one response
 METRICS = "metrics"
 _EQUAL = 1e-6  # Rewards that differ by less are equal, but for rounding

@@ -390,8 +390,9 @@ def _weights_of_parts(parts: dict[str, Series], total: Series) -> dict[str, floa
     if np.abs(rest - rest.mean()).max() > _ROUNDING * largest:
         return {}
     is_plain_sum = bool((fitted == 1).all())
+    rank = np.linalg.matrix_rank(x - x.mean(axis=0))
     # Of parts that are alike, the weights of each are not known.
-    if not is_plain_sum and np.linalg.matrix_rank(x - x.mean(axis=0)) < x.shape[1]:
+    if not is_plain_sum and rank < x.shape[1]:
         return {}
     return dict(zip(parts, fitted.tolist(), strict=True))
 

@@ -25,7 +25,7 @@ from rlreport.comparison.means import Means, effect_on, means_of
 from rlreport.comparison.statistics import LEVEL, Effect, p_of_parts
 from rlreport.figures.grouped import Grouped
 from rlreport.figures.ragged import Ints
-from rlreport.figures.rounding import difference, significant
+from rlreport.figures.rounding import difference, rounded, significant
 from rlreport.summarise.environments import ENVIRONMENT_FIELDS, environments_in
 from rlreport.summarise.prompt_courses import (
     Measure,
@@ -92,7 +92,8 @@ def tasks_of(frames: Sequence[pd.DataFrame], base_count: int, effect: Effect) ->
         if all(map(len, chosen)):
             environments.append(_task(name, chosen, base_count, paired=paired))
     if len(environments) < 2:
-        field, environments = "", []
+        field = ""
+        environments = []
     difficulties = []
     if paired:
         for name, pairs in _classes(frames, base_count):
@@ -108,13 +109,11 @@ def _environments(
 ) -> tuple[str, list[str], list[Ints]]:
     """Return the field of environments, their names, and each run's index of them by response."""
     fields = {f"{EXTRA}{field}" for field in ENVIRONMENT_FIELDS}
-    extras = pd.concat(
-        [
-            frame[[name for name in frame if str(name).lower() in fields]]
-            for frame in frames
-        ],
-        ignore_index=True,
-    )
+    logged = []
+    for frame in frames:
+        names = [name for name in frame if str(name).lower() in fields]
+        logged.append(frame[names])
+    extras = pd.concat(logged, ignore_index=True)
     extras = extras.rename(columns=lambda name: name[len(EXTRA) :])
     for name, values in extras.items():
         if values.dtype.kind == "O":  # numbers in one run and texts in another, maybe
@@ -123,8 +122,9 @@ def _environments(
     if found is None:
         return "", [], []
     ends = np.cumsum([len(frame) for frame in frames])
+    indices = np.split(found.index, ends[:-1])
     # "" stands for the pooled ones, whose index is the number of names.
-    return found.column, [*found.names, ""], np.split(found.index, ends[:-1])
+    return found.column, [*found.names, ""], indices
 
 
 def _as_text(value: object) -> str:
@@ -141,9 +141,9 @@ def _classes(
     of_new = _precision(rewards[base_count:]).reindex(table.index)
     total = table["base"] * of_base + table["new"] * of_new
     pooled = significant(total / (of_base + of_new))
-    # From 0 to 1; equal ones have the same rank.
-    ranks = (pd.Series(pooled).rank().to_numpy() - 0.5) / max(1, len(table))
-    index = (ranks * len(DIFFICULTIES)).astype(np.int64)
+    ranks = pd.Series(pooled).rank().to_numpy() - 0.5  # equal ones have the same
+    in_thirds = ranks / max(1, len(table)) * len(DIFFICULTIES)
+    index = in_thirds.astype(np.int64)
     if len(np.unique(index)) < 2:
         return
     for number, name in enumerate(DIFFICULTIES):
@@ -158,7 +158,8 @@ def _precision(runs: Sequence[pd.DataFrame]) -> pd.Series:
     It is proportional to 1 / variance: R² / Σ (1 / n) for R runs with n responses each.
     """
     inverse = [1 / run.groupby("pair")["reward"].size() for run in runs]
-    return len(runs) ** 2 / pd.concat(inverse, axis=1, join="inner").sum(axis=1)
+    of_all_runs = pd.concat(inverse, axis=1, join="inner")
+    return len(runs) ** 2 / of_all_runs.sum(axis=1)
 
 
 def _rewards(frame: pd.DataFrame) -> pd.DataFrame:
@@ -173,7 +174,8 @@ def _by_prompt(means: Means) -> pd.DataFrame:
     sides = {}
     for name, runs in (("base", means.bases), ("new", means.news)):
         columns = [run["reward"] for run in runs]
-        sides[name] = pd.concat(columns, axis=1, join="inner").mean(axis=1)
+        of_all_runs = pd.concat(columns, axis=1, join="inner")
+        sides[name] = of_all_runs.mean(axis=1)
     return pd.concat(sides, axis=1, join="inner").sort_index()
 
 
@@ -182,17 +184,22 @@ def _task(
 ) -> Task:
     means = means_of([_rewards(frame) for frame in frames], base_count)
     effect = effect_on(means, "reward", paired=paired)
+    # Each prompt counts once, as in the effect.
     if paired:
         table = _by_prompt(means)
-        base, new = table["base"].mean(), table["new"].mean()
+        of_sides = [table["base"], table["new"]]
     else:
-        # Each prompt counts once, as in the effect.
-        base, new = (
-            pd.concat([run["reward"] for run in runs]).groupby(level=0).mean().mean()
-            for runs in (means.bases, means.news)
-        )
-    base, new = significant([base, new]).tolist()
+        of_sides = [_of_any_run(means.bases), _of_any_run(means.news)]
+    base = rounded(of_sides[0].mean())
+    new = rounded(of_sides[1].mean())
     return Task(name, effect.pairs, base, new, effect)
+
+
+def _of_any_run(runs: Sequence[pd.DataFrame]) -> pd.Series:
+    """Return the mean reward of each prompt over the runs of a side that have it."""
+    rewards = pd.concat([run["reward"] for run in runs])
+    means: pd.Series = rewards.groupby(level=0).mean()
+    return means
 
 
 def _judged(tasks: Sequence[Task], whole: Effect) -> list[Task]:
@@ -213,22 +220,25 @@ def _judged(tasks: Sequence[Task], whole: Effect) -> list[Task]:
 
 
 def solved_or_not(frames: Sequence[pd.DataFrame]) -> list[pd.DataFrame]:
-    """Return tables with the column ``solved``: 1 for right answers, 0 for wrong ones, or NaN.
+    """Return ``step``, ``pair`` and ``reward``, and ``solved``: 1 for right answers, 0, or NaN.
 
     As logged if that is known of half of the rewarded responses of each run, else by rewards if all
     of them together have two values. Without either, the tables have no such column.
     """
+    tables = [frame[["step", "pair", "reward"]] for frame in frames]
     if all(_knows_right(frame) for frame in frames):
-        return [frame.assign(solved=frame["correct"]) for frame in frames]
-    rewards = [frame["reward"].dropna().unique() for frame in frames]
+        return [
+            table.assign(solved=frame["correct"])
+            for table, frame in zip(tables, frames, strict=True)
+        ]
+    rewards = [table["reward"].dropna().unique() for table in tables]
     values = np.unique(np.concatenate(rewards))
     if len(values) != 2:
-        return list(frames)
-    best = values[1]
+        return tables
     solved = []
-    for frame in frames:
-        is_best = (frame["reward"] == best).astype(np.float64)
-        solved.append(frame.assign(solved=is_best.where(frame["reward"].notna())))
+    for table in tables:
+        is_best = (table["reward"] == values[1]).astype(np.float64)
+        solved.append(table.assign(solved=is_best.where(table["reward"].notna())))
     return solved
 
 

@@ -128,15 +128,13 @@ def _difference_chart(frame: Frame, band: Band, labels: Labels) -> Chart | None:
     """Return the chart of the difference, which says in its axis whether it has a band."""
     difference, low, high = band
     if np.isfinite(low).any():
-        axis = message(
-            "difference of the mean rewards, with a 95% band for all steps at once"
-        )
+        axis = message("difference, with a 95% band for all steps at once")
         note = message(
             "The band is a 95% confidence band for all steps together; steps where it "
             "excludes 0 are marked."
         )
     else:
-        axis = message("difference of the mean rewards, without a band")
+        axis = message("difference, without a band")
         note = ""
     name = message("{new} − {base}", new=labels.new, base=labels.base)
     curve = DrawnCurve("difference", name, difference, low=low, high=high)
