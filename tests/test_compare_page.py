@@ -122,11 +122,12 @@ def test_many_settings_are_folded_and_counted(tmp_path):
 def test_the_part_of_the_difference_that_goes_with_the_format_is_marked(outcome):
     view = property_table(outcome)
     assert view is not None
-    assert heads(view)[1:3] == [
+    assert heads(view)[1:4] == [
+        ("Part of the difference", ""),
         ("Responses with it, group_size 8", "BASE"),
         ("Responses with it, group_size 4", "NEW"),
     ]
-    name, base, new, with_it, without, part, result = cells(view, 0)
+    name, part, base, new, with_it, without, result = cells(view, 0)
     assert name == "Marks its answer: ####"
     # All of BASE; of NEW, the 4 prompts of one outcome and half of the other 36
     assert (base, new) == ("100%", "55.0%")

@@ -11,6 +11,7 @@ from rlreport.comparison.compare import Comparison
 from rlreport.comparison.data_file import PART, TRAINER
 from rlreport.comparison.guardrails import GUARDRAILS, OF_WHOLE_TEXTS, Guardrail
 from rlreport.comparison.outcome import Outcome
+from rlreport.comparison.scale_words import rewards_differ
 from rlreport.comparison.statistics import LEVEL, Effect
 from rlreport.comparison.words import check_name
 from rlreport.text.messages import (
@@ -174,7 +175,7 @@ def guardrails_note(comparison: Comparison) -> str:
 
 
 def caveats(outcome: Outcome) -> str:
-    """Return sentences on figures (guardrails) that got worse and new critical findings, or ""."""
+    """Return sentences on rewards, guardrails that got worse and new critical findings, or ""."""
     worse = [
         guardrail_name(guardrail)
         for guardrail in outcome.comparison.guardrails
@@ -186,7 +187,7 @@ def caveats(outcome: Outcome) -> str:
         for finding in outcome.changed["critical"]
         if finding.id != outcome.new.lead
     ]
-    parts = []
+    parts = [rewards_differ(outcome)]
     if worse:
         literal = translatable("Guardrails that got worse ({new}): {names}.")
         parts.append(message(literal, new=outcome.labels.new, names=clauses(worse)))

@@ -9,6 +9,7 @@ from rlreport.comparison.labels import changed_settings, values_of
 from rlreport.comparison.outcome import Outcome
 from rlreport.comparison.remarks import reasons
 from rlreport.comparison.run import ComparedRun
+from rlreport.comparison.scale_words import against
 from rlreport.comparison.words import lead_of, window, with_sign
 from rlreport.text.clean import one_line
 from rlreport.text.messages import (
@@ -43,6 +44,7 @@ _BROKEN = translatable("{run} is broken: {reason}")
 _EQUAL = translatable("{new} and {base} earn the same")
 _NO_EVIDENCE = translatable("No evidence either way between {new} and {base}")
 _INCOMPARABLE = translatable("{new} and {base} cannot be compared")
+_OTHER_SCALE = translatable("{new} and {base} cannot be compared by reward")
 
 _REWARDS = {
     "val": translatable("validation reward"),
@@ -135,7 +137,38 @@ def evidence(outcome: Outcome) -> str:
         ]
     )
     return sentences(
-        [message("{clause:capital}.", clause=clause), _detectable(outcome)]
+        [
+            message("{clause:capital}.", clause=clause),
+            trainer_levels(outcome),
+            _detectable(outcome),
+        ]
+    )
+
+
+def trainer_levels(outcome: Outcome) -> str:
+    """Return the trainer's mean rewards if they are others than of the logged responses, or ""."""
+    comparison = outcome.comparison
+    levels = comparison.trainer_levels
+    if levels is None:
+        return ""
+    if comparison.logged_share is None:
+        clause = message(
+            "The trainer's own mean rewards are {means}, as the logged responses may be a sample",
+            means=against(levels),
+        )
+    else:
+        some, whole_batch = comparison.logged_share
+        clause = message(
+            "Only {some:count} of {all:count} responses per step are logged: the trainer's mean "
+            "rewards over all are {means}",
+            some=some,
+            all=whole_batch,
+            means=against(levels),
+        )
+    if not comparison.trainer_disagrees:
+        return _sentence(clause)
+    return message(
+        "{clause}; the two disagree, so neither side is called better.", clause=clause
     )
 
 
@@ -220,7 +253,7 @@ def _result(outcome: Outcome, *, names_new: bool = True) -> str:
     comparison = outcome.comparison
     labels = outcome.labels
     if comparison.level == "incomparable":
-        literal = _INCOMPARABLE
+        literal = _INCOMPARABLE if comparison.reference is None else _OTHER_SCALE
     elif _is_equal(outcome):
         literal = _EQUAL
     elif comparison.level == "no_evidence":

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from rlreport.comparison.outcome import Outcome
 from rlreport.comparison.run import ComparedRun
+from rlreport.comparison.scale_words import reward_scale
 from rlreport.comparison.statistics import EqualKL
 from rlreport.comparison.words import signed, window
 from rlreport.figures.ragged import spans
@@ -42,6 +43,10 @@ REASONS = {
         "paired, so the runs are compared unpaired, clustered by prompt, with far less "
         "power."
     ),
+    "trainer_disagrees": translatable(
+        "The trainer's mean rewards differ the other way than those of the logged responses, so "
+        "neither side is called better."
+    ),
     "no_reward": translatable("A side has no rewards in the compared responses."),
     "few_prompts": translatable(
         "Fewer than three prompts (of metrics: blocks of steps) can be compared."
@@ -57,7 +62,9 @@ def notes(outcome: Outcome) -> list[str]:
     parts = [_prompts_of_one_side(outcome)]
     # A single reason why runs cannot be compared is in the result already.
     if comparison.level != "incomparable" or len(comparison.reasons) > 1:
-        parts += reasons(outcome)
+        # What the trainer says is beside the result, too.
+        told = zip(comparison.reasons, reasons(outcome), strict=True)
+        parts += [words for reason, words in told if reason != "trainer_disagrees"]
     parts.append(band_note(outcome))
     if not outcome.is_pair:
         literal = translatable(
@@ -80,7 +87,11 @@ def notes(outcome: Outcome) -> list[str]:
 
 def reasons(outcome: Outcome) -> list[str]:
     """Return the sentences of ``Comparison.reasons``, in the same order."""
-    return [message(REASONS[reason]) for reason in outcome.comparison.reasons]
+    scale = reward_scale(outcome)
+    return [
+        scale if reason == "scales" else message(REASONS[reason])
+        for reason in outcome.comparison.reasons
+    ]
 
 
 def _prompts_of_one_side(outcome: Outcome) -> str:

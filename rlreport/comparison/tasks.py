@@ -109,7 +109,7 @@ def tasks_of(
         others: the responses of each BASE run at other steps.
     """
     paired = effect.paired
-    field, names, indices = _environments(frames)
+    field, names, indices = environments_of(frames)
     environments = []
     for number, name in enumerate(names):
         chosen = [
@@ -128,7 +128,7 @@ def tasks_of(
     return Tasks(field, judged[:count], judged[count:])
 
 
-def _environments(
+def environments_of(
     frames: Sequence[pd.DataFrame],
 ) -> tuple[str, list[str], list[Ints]]:
     """Return the field of environments, their names, and each run's index of them by response."""

@@ -165,7 +165,8 @@ def _not_none(*tables: TableView | None) -> list[TableView]:
 def _tasks(
     outcome: Outcome, flips: Sequence[Flip], language: Language
 ) -> TasksView | None:
-    if outcome.comparison.metrics_alone:
+    comparison = outcome.comparison
+    if comparison.metrics_alone or comparison.reference is not None:
         return None
     drawn = side_map_view(outcome, flips, language)
     tables = task_tables(outcome)
