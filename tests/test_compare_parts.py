@@ -154,23 +154,12 @@ def by_hand(
             )
         )
     result["value"] = means[1][2] - means[0][2]
-    contrast = contrast_by_hand(telling_runs(runs, base_count))
+    sides = [runs[:base_count], runs[base_count:]]
+    telling = [one for side in sides_that_count(sides) for one in sides[side]]
+    contrast = contrast_by_hand(telling)
     part = contrast * (share[1] - share[0])
     result |= {"part": part, "base_share": share[0], "new_share": share[1]}
     return result | {"base_with": means[0][0], "new_without": means[1][1]}
-
-
-def telling_runs(runs: Sequence[Any], base_count: int) -> list[Any]:
-    """Those of both sides, or of the only side whose rewards are not all the same."""
-    sides = [runs[:base_count], runs[base_count:]]
-    telling = []
-    for side in sides:
-        rewards = {
-            reward for one in side for rows in one.values() for reward, _ in rows
-        }
-        if len(rewards) > 1:
-            telling.append(side)
-    return [one for side in (telling if len(telling) == 1 else sides) for one in side]
 
 
 def contrast_by_hand(runs: Sequence[dict[int, list[tuple[float, float]]]]) -> float:
