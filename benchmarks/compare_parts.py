@@ -245,7 +245,8 @@ def planted_table(pairs: int) -> None:
             f"{np.mean(effects):+.3f}",
             f"{is_worse / pairs:.1%}",
             f"{is_named / pairs:.1%}",
-            f"{is_wrong / pairs:.1%}",
+            # Of the classes beside it, prompts at the edges lose, too.
+            "" if loss.is_middle else f"{is_wrong / pairs:.1%}",
             f"{np.nanmean(estimates):+.3f}",
             f"{np.mean(truths):+.3f}",
             f"{np.nanstd(errors):.3f}",
@@ -284,8 +285,8 @@ def truth(seed: int, loss: Loss) -> float:
     if loss.environment:
         is_in = world.environment == loss.environment
     else:
-        # The third in the middle, by what both sides earn together
-        rank = np.argsort(np.argsort(before + after, kind="stable"))
+        # The third in the middle for BASE
+        rank = np.argsort(np.argsort(before, kind="stable"))
         is_in = (rank >= PROMPTS / 3) & (rank < PROMPTS * 2 / 3)
     return float(kept * (after - before)[is_in].mean())
 

@@ -185,7 +185,7 @@ def test_prompts_are_counted_by_what_became_of_them(outcome):
     assert view.counts == [
         ("Improved", 1),
         ("Regressed", 1),
-        ("Same within noise", PROMPTS - 4),
+        ("Not clearly changed (36 lower)", PROMPTS - 4),
         ("Always solved", 1),
         ("Never solved", 1),
     ]

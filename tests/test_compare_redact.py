@@ -35,14 +35,16 @@ def sides(tmp_path_factory):
 @pytest.mark.parametrize("form", FORMS)
 def test_no_text_of_the_logs_is_in_any_form_of_a_comparison(sides, form, tmp_path):
     out = tmp_path / f"out{FORMS[form]}"
-    rlreport.compare(*sides, out, redact=True)
+    base, new = sides
+    rlreport.compare(base, new, out, redact=True)
     assert b"qzxwv" not in everything(out)
 
 
 def test_environments_are_numbered_as_build_numbers_texts(sides, tmp_path):
+    base, new = sides
     found = {}
     for redact in (False, True):
-        rlreport.compare(*sides, tmp_path / "out", redact=redact)
+        rlreport.compare(base, new, tmp_path / "out", redact=redact)
         document = json.loads((tmp_path / "out/data/compare.json").read_text())
         found[redact] = document["tasks"]["environments"]
     assert [task["name"] for task in found[False]] == sorted(ENVIRONMENTS)

@@ -14,10 +14,10 @@ from rlreport.comparison.outcome import flips
 from rlreport.comparison.statistics import (
     Effect,
     at_equal_kl,
-    clearest_first,
     difference_band,
     paired_effect,
     relabel_p,
+    shrunk,
     unpaired_effect,
 )
 from rlreport.figures.significance import holm
@@ -81,12 +81,11 @@ def test_the_prompts_that_lost_most_head_the_list():
 
 
 def test_a_large_difference_of_few_responses_does_not_head_the_list():
-    differences = np.array([0.5, -1.0, 0.4, 0.0])
-    errors = np.array([0.1, 0.6, 0.1, 0.1])
-    assert clearest_first(differences, errors).tolist() == [0, 2, 1, 3]
-    # Where nothing varies, and of equally clear ones, size decides.
-    assert clearest_first(differences, np.zeros(4)).tolist() == [1, 0, 2, 3]
-    assert clearest_first(differences, np.abs(differences) + 1e-3)[-1] == 3
+    differences = np.array([0.5, -0.5, 0.6, -0.6, 0.7])
+    errors = np.array([0.1, 0.1, 0.1, 0.1, 0.9])
+    sizes = np.abs(shrunk(differences, errors))
+    assert sizes[4] == sizes.min()
+    assert sizes[2] > sizes[0]
 
 
 @pytest.mark.parametrize(

@@ -339,7 +339,12 @@ class Comparison:
         """The reward's difference by environment and by difficulty of prompts."""
         if self.reference is not None:
             return Tasks("", [], [])
-        return tasks_of(self.inside, self.base_count, self.effect)
+        others = []
+        for frame, (first, last) in zip(
+            self.responses, self.windows.bases, strict=False
+        ):
+            others.append(frame[~frame["step"].between(first, last)])
+        return tasks_of(self.inside, self.base_count, self.effect, others)
 
     @cached_property
     def prompt_changes(self) -> pd.DataFrame:
@@ -354,9 +359,9 @@ class Comparison:
 
     @property
     def can_tell_prompts(self) -> bool:
-        """Whether responses suffice to tell a single prompt's change from chance, if it is the largest.
+        """Whether responses suffice to tell the change of a single prompt from chance.
 
-        True if some were told, and without any prompt that could have changed.
+        True if some were told, and if there is no prompt that could have changed.
         """
         return can_tell(self.prompt_changes)
 

@@ -60,7 +60,7 @@ def compare_json(outcome: Outcome) -> dict[str, Any]:
         "changed": _changed(outcome),
         "gate": {"failed": list(outcome.gate.failed), "exit": outcome.gate.exit},
         "verdict": _verdict(outcome),
-        "parts": _parts(comparison.decomposition),
+        "parts": _parts(outcome.decomposition),
         "tasks": _tasks(outcome),
         "prompts": _prompt_counts(comparison),
         "guardrails": [_guardrail(guardrail) for guardrail in comparison.guardrails],

@@ -3,8 +3,8 @@
 One step may have a gradient norm of 1e16, and a mean over steps would be that step. So gradient
 norms that span more than a decade are compared by their geometric means, as the courses of single
 runs are read: as logarithms, a 0 as a tenth of the smallest other value. Let δ be the difference of
-the mean logarithms, with its interval, and g the geometric mean of BASE: then g (exp(δ) − 1) is that
-of the geometric means, and its interval is that of δ in the same unit, for this g.
+the mean logarithms, with its interval, and g the geometric mean of BASE: then g (exp(δ) − 1) is
+that of the geometric means, and its interval is that of δ in the same unit, for this g.
 """
 
 from __future__ import annotations

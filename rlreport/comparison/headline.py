@@ -194,7 +194,7 @@ def _compared(outcome: Outcome) -> str:
 def run_lines(outcome: Outcome) -> list[str]:
     """Return a line on each broken or warned run: what its own report says of it."""
     return [
-        message("{run}: {what}", run=name, what=what)
+        message("{run} · {verdict}", run=name, verdict=what)
         for run, name in _named(outcome)
         if (what := _own_words(run, outcome))
     ]

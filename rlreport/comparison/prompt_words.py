@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import comb
 
 import numpy as np
-import pandas as pd
 
 from rlreport.comparison.compare import Comparison
-from rlreport.comparison.statistics import LEVEL
 from rlreport.text.messages import clauses, message, phrases, plural, translatable
 
 # Value of ``change`` in ``Comparison.prompt_changes`` -> how many prompts it has
@@ -72,15 +69,9 @@ def prompt_counts(comparison: Comparison) -> PromptCounts:
     return PromptCounts(
         changes=Counter(table["change"].tolist()),
         directions=directions,
-        can_tell=_can_tell(table),
+        can_tell=comparison.can_tell_prompts,
         responses=int(responses.median()) if len(table) else 0,
     )
-
-
-def _can_tell(table: pd.DataFrame) -> bool:
-    """Return whether Fisher's test of a prompt can reject at all."""
-    counts = zip(table["base_count"].tolist(), table["new_count"].tolist(), strict=True)
-    return any(2 / comb(base + new, new) <= 1 - LEVEL for base, new in counts)
 
 
 def prompts_note(comparison: Comparison) -> str:

@@ -341,16 +341,23 @@ def _two_sided(sums: Floats, observed: float, weights: Floats | None = None) -> 
     return min(1.0, 2 * min(upper, lower))
 
 
-def clearest_first(differences: Floats, errors: Floats) -> Ints:
-    """Return the order of differences, (prompts,): the most standard errors from 0 first.
+def shrunk(differences: Floats, errors: Floats) -> Floats:
+    """Shrink the differences of prompts, (prompts,), towards their mean, noisy ones more.
 
-    So those of prompts with few responses, which are often large by chance, do not come first. Of
-    equally many, or without any variation, the largest difference comes first.
+    ``errors`` are their standard errors, (prompts,). This is the normal-normal empirical Bayes
+    estimate (Efron & Morris 1975), which prevents prompts with few responses from coming first by
+    chance.
     """
-    sizes = np.abs(differences)
-    # An error of 0 belongs to all prompts or to none, as their variance is pooled.
-    in_errors = significant(sizes / np.maximum(errors, _TINY))
-    return np.lexsort((-sizes, -in_errors))
+    if len(differences) < 2:
+        return differences
+    mean = differences.mean()
+    noise = np.square(errors)
+    # Variance of the true differences: what noise does not account for
+    signal = max(0.0, differences.var() - noise.mean())
+    total = signal + noise
+    # Without noise and without differences there is nothing to shrink.
+    reliability = np.where(total > _TINY, signal / np.maximum(total, _TINY), 1.0)
+    return significant(mean + reliability * (differences - mean))
 
 
 class Band(NamedTuple):

@@ -1,11 +1,19 @@
 """For which tasks rewards differ: by environment, by difficulty, and prompt by prompt.
 
-*Difficulty* is the mean reward that a prompt earns on both sides together. Each third of the
-prompts is one class, from hard to easy; prompts that earn the same are in one class. Had the
-classes been chosen by the rewards of one side, chance alone would make the other side better on the
-hard prompts and worse on the easy ones (regression to the mean). So would classes by the middle of
-both means if one side has fewer responses, as chance moves its mean more: each side weighs as much
-as its mean is precise, so that with one run on each side every response counts the same.
+*Difficulty* is how hard a prompt is for BASE: what it earns there. Each third of the prompts is one
+class, from hard to easy; prompts that earn the same are in one class. Had the classes been chosen
+by the same responses that BASE is measured by, chance alone would make NEW better on the hard
+prompts and worse on the easy ones (regression to the mean). By what both sides earn together, a
+large difference would sort the prompts by what NEW lost. So BASE is cross-fitted: the responses of
+each run to a prompt are split in two halves by chance. One half tells the class, and the other half
+is compared with NEW; then the halves are exchanged. With c_1 and c_2 the classes by each half, b_2
+and b_1 the means of the other half, and y that of NEW, a prompt of class c has the weight
+w = ½ [c_1 = c] + ½ [c_2 = c], and counts with
+
+    w y − ½ ([c_1 = c] b_2 + [c_2 = c] b_1)
+
+whose expectation is 0 if runs do not differ. Where most prompts have a single response in the window
+of a BASE run, the class is what BASE earns at its other steps; without these there are no classes.
 
 *Prompt by prompt*: the responses of BASE and of NEW to a prompt are tested as
 ``summarise.prompt_courses`` tests early and late ones. "same" stands for no clear change.
@@ -13,18 +21,19 @@ as its mean is precise, so that with one run on each side every response counts 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from rlreport.comparison.data_file import EXTRA
 from rlreport.comparison.means import Means, effect_on, means_of
-from rlreport.comparison.statistics import LEVEL, Effect, p_of_parts
+from rlreport.comparison.statistics import LEVEL, Effect, p_of_parts, paired_effect
 from rlreport.figures.grouped import Grouped
-from rlreport.figures.ragged import Ints
+from rlreport.figures.ragged import Floats, Ints
 from rlreport.figures.rounding import difference, rounded, significant
 from rlreport.summarise.environments import ENVIRONMENT_FIELDS, environments_in
 from rlreport.summarise.prompt_courses import (
@@ -37,7 +46,10 @@ from rlreport.summarise.prompt_courses import (
 )
 from rlreport.text.clean import number_as_text
 
-DIFFICULTIES = ("hard", "medium", "easy")
+DIFFICULTIES = ("hard", "medium", "easy")  # for BASE
+# Prompts have classes if at least this part of them can have one
+MOST_CLASSED = 0.5
+_SEED = 63  # of the halves
 
 # Values of ``change`` in ``prompt_changes``
 CHANGES = {
@@ -56,7 +68,9 @@ class Task(NamedTuple):
     """Some of the prompts, with their mean rewards on both sides."""
 
     name: str  # one of DIFFICULTIES, or an environment as logged; "" for all others
-    prompts: int  # those that are compared; if unpaired, of the side with fewer
+    # those that are compared; if unpaired, of the side with fewer. Of a difficulty, the mean of the
+    # numbers of both halves
+    prompts: int
     base: float
     new: float
     effect: Effect
@@ -71,7 +85,8 @@ class Tasks:
     Attributes:
         field: logged field that names the environments, "" if there are none.
         environments: the one with the most responses first; [] if all are of one.
-        difficulties: from hard to easy; [] if prompts are not paired, or all earn the same.
+        difficulties: from hard to easy for BASE; [] if prompts are not paired, all earn the same,
+            or BASE has a single response to most of them.
     """
 
     field: str
@@ -79,13 +94,22 @@ class Tasks:
     difficulties: list[Task]
 
 
-def tasks_of(frames: Sequence[pd.DataFrame], base_count: int, effect: Effect) -> Tasks:
-    """Compare rewards by environment and by difficulty, given the compared responses of each run.
+def tasks_of(
+    frames: Sequence[pd.DataFrame],
+    base_count: int,
+    effect: Effect,
+    others: Sequence[pd.DataFrame] = (),
+) -> Tasks:
+    """Compare rewards by environment and by difficulty.
 
-    The first ``base_count`` of ``frames`` are those of BASE; ``effect`` is that on all rewards.
+    Args:
+        frames: the compared responses of each run, the BASE runs first.
+        base_count: number of BASE runs.
+        effect: the effect on the rewards of these responses.
+        others: the responses of each BASE run at other steps.
     """
     paired = effect.paired
-    field, names, indices = _environments(frames)
+    field, names, indices = environments_of(frames)
     environments = []
     for number, name in enumerate(names):
         chosen = [
@@ -98,15 +122,13 @@ def tasks_of(frames: Sequence[pd.DataFrame], base_count: int, effect: Effect) ->
         environments = []
     difficulties = []
     if paired:
-        for name, pairs in _classes(frames, base_count):
-            chosen = [frame[frame["pair"].isin(pairs)] for frame in frames]
-            difficulties.append(_task(name, chosen, base_count, paired=paired))
+        difficulties = _difficulties(frames, base_count, others)
     judged = _judged([*environments, *difficulties], effect)
     count = len(environments)
     return Tasks(field, judged[:count], judged[count:])
 
 
-def _environments(
+def environments_of(
     frames: Sequence[pd.DataFrame],
 ) -> tuple[str, list[str], list[Ints]]:
     """Return the field of environments, their names, and each run's index of them by response."""
@@ -133,35 +155,105 @@ def _as_text(value: object) -> str:
     return number_as_text(value) if isinstance(value, float) else str(value)
 
 
-def _classes(
-    frames: Sequence[pd.DataFrame], base_count: int
-) -> Iterator[tuple[str, pd.Index]]:
-    """Yield each class of DIFFICULTIES that exists, with its prompts, if there are two or more."""
-    rewards = [_rewards(frame) for frame in frames]
-    table = _by_prompt(means_of(rewards, base_count))
-    of_base = _precision(rewards[:base_count]).reindex(table.index)
-    of_new = _precision(rewards[base_count:]).reindex(table.index)
-    total = table["base"] * of_base + table["new"] * of_new
-    pooled = significant(total / (of_base + of_new))
-    ranks = pd.Series(pooled).rank().to_numpy() - 0.5  # equal ones have the same
-    in_thirds = ranks / max(1, len(table)) * len(DIFFICULTIES)
-    index = in_thirds.astype(np.int64)
-    if len(np.unique(index)) < 2:
-        return
+class _Fold(NamedTuple):
+    """Classes of the prompts, and what BASE earns in responses that did not tell the classes."""
+
+    classes: pd.Series  # index of DIFFICULTIES by prompt
+    bases: pd.DataFrame  # mean reward by prompt, in a column for each run
+
+
+def _difficulties(
+    frames: Sequence[pd.DataFrame], base_count: int, others: Sequence[pd.DataFrame]
+) -> list[Task]:
+    """Compare rewards by difficulty, see the module."""
+    means = means_of([_rewards(frame) for frame in frames], base_count)
+    all_prompts = _by_prompt(means).index
+    folds = _folds(frames[:base_count], all_prompts)
+    if len(folds[0].classes) < MOST_CLASSED * len(all_prompts):
+        bases = _of_runs(means.bases)
+        classes = _classes(others, all_prompts)
+        folds = [_Fold(classes, bases.reindex(classes.index))]
+    prompts = folds[0].classes.index
+    if len(prompts) < max(1, MOST_CLASSED * len(all_prompts)):
+        return []
+    news = _of_runs(means.news).reindex(prompts)
+    tasks = []
     for number, name in enumerate(DIFFICULTIES):
-        pairs = table.index[index == number]
-        if len(pairs):
-            yield name, pairs
+        members = [(fold.classes == number).to_numpy() for fold in folds]
+        weights = np.mean(members, axis=0)
+        if weights.any():
+            tasks.append(_class_task(name, folds, members, weights, news))
+    return tasks if len(tasks) > 1 else []
 
 
-def _precision(runs: Sequence[pd.DataFrame]) -> pd.Series:
-    """Return by prompt how precise the mean over runs of their means is.
+def _class_task(
+    name: str,
+    folds: Sequence[_Fold],
+    members: Sequence[NDArray[np.bool_]],
+    weights: Floats,
+    news: pd.DataFrame,
+) -> Task:
+    """Compare a class: each prompt counts by its weight, as in the module's formula."""
+    is_in = weights > 0
+    # Means over the prompts that are in are those weighted over all of them.
+    scale = is_in.sum() / weights.sum()
+    base = sum(
+        fold.bases.to_numpy() * one[:, None]
+        for fold, one in zip(folds, members, strict=True)
+    )
+    of_base = scale * base[is_in].T / len(folds)
+    of_new = scale * (news.to_numpy() * weights[:, None])[is_in].T
+    effect = paired_effect(of_base, of_new)
+    count = round(float(weights.sum()))
+    return Task(
+        name,
+        count,
+        rounded(float(of_base.mean())),
+        rounded(float(of_new.mean())),
+        replace(effect, pairs=count),
+    )
 
-    It is proportional to 1 / variance: R² / Σ (1 / n) for R runs with n responses each.
-    """
-    inverse = [1 / run.groupby("pair")["reward"].size() for run in runs]
-    of_all_runs = pd.concat(inverse, axis=1, join="inner")
-    return len(runs) ** 2 / of_all_runs.sum(axis=1)
+
+def _folds(bases: Sequence[pd.DataFrame], prompts: pd.Index) -> list[_Fold]:
+    """Return both ways to class prompts by one half of BASE's responses and measure the other."""
+    halves: tuple[list[pd.DataFrame], list[pd.DataFrame]] = ([], [])
+    random = np.random.default_rng(_SEED)
+    for frame in bases:
+        rewards = _rewards(_in_order(frame))
+        # By chance, as a logger may have sorted the responses by their rewards
+        order = pd.Series(random.random(len(rewards)), rewards.index)
+        is_second = order.groupby(rewards["pair"]).rank() % 2 == 0
+        halves[0].append(rewards[~is_second])
+        halves[1].append(rewards[is_second])
+    # A prompt with a second half has a first one.
+    classes = [_classes(half, prompts) for half in halves]
+    known = classes[0].index.intersection(classes[1].index)
+    classes = [_classes(half, known) for half in halves]
+    of_halves = [
+        _of_runs(means_of(half, len(half)).bases).reindex(known) for half in halves
+    ]
+    return [_Fold(classes[0], of_halves[1]), _Fold(classes[1], of_halves[0])]
+
+
+def _in_order(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return responses in the order of the log, which a report of it has, too."""
+    names = [name for name in ("step", "n") if name in frame]
+    return frame.sort_values(names, kind="stable") if names else frame
+
+
+def _classes(runs: Sequence[pd.DataFrame], prompts: pd.Index) -> pd.Series:
+    """Return by prompt the index of DIFFICULTIES, of those prompts that all runs have."""
+    tables = [_rewards(run) for run in runs]
+    means = _of_runs(means_of(tables, len(tables)).bases) if tables else pd.DataFrame()
+    known = means.index.intersection(prompts).sort_values()
+    earned = pd.Series(significant(means.loc[known].mean(axis=1)), known)
+    ranks = earned.rank() - 0.5  # equal ones have the same
+    return (ranks / max(1, len(known)) * len(DIFFICULTIES)).astype(np.int64)
+
+
+def _of_runs(runs: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """Return the mean rewards of the prompts that all of some runs have, a column for each run."""
+    return pd.concat([run["reward"] for run in runs], axis=1, join="inner")
 
 
 def _rewards(frame: pd.DataFrame) -> pd.DataFrame:
@@ -175,9 +267,7 @@ def _by_prompt(means: Means) -> pd.DataFrame:
     """Return the mean rewards ``base`` and ``new`` of the prompts that all runs have."""
     sides = {}
     for name, runs in (("base", means.bases), ("new", means.news)):
-        columns = [run["reward"] for run in runs]
-        of_all_runs = pd.concat(columns, axis=1, join="inner")
-        sides[name] = of_all_runs.mean(axis=1)
+        sides[name] = _of_runs(runs).mean(axis=1)
     return pd.concat(sides, axis=1, join="inner").sort_index()
 
 

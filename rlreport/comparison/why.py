@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import math
 
-from rlreport.comparison.decomposition import ANY_MARK, FORMAT, Property, RewardPart
+from rlreport.comparison.decomposition import (
+    ANY_MARK,
+    ENVIRONMENT,
+    FORMAT,
+    Property,
+    RewardPart,
+)
 from rlreport.comparison.labels import Labels
 from rlreport.comparison.outcome import Outcome
 from rlreport.comparison.words import short_signed
@@ -23,6 +29,9 @@ _MARKS = {"answer": translatable("“Answer:”"), "json": translatable("JSON at
 
 # Responses earn about the same if their difference is surely below this part of the effect
 ALIKE = 0.5
+
+# A property is lost, or new, if its share changes by this or more
+LOST = 0.5
 
 # Property -> (what the difference goes with, how many responses have it, how the others compare)
 _HAVE = {
@@ -85,7 +94,7 @@ def why(outcome: Outcome) -> str:
 
     It says with what the difference goes, never that this is its cause.
     """
-    found = outcome.comparison.decomposition
+    found = outcome.decomposition
     effect = outcome.comparison.effect.value
     if found.main and _divides_a_side(found.main):
         said = _on_property(found.main, effect, outcome.labels)
@@ -93,7 +102,19 @@ def why(outcome: Outcome) -> str:
     if found.main_part:
         said = _on_part(found.main_part, outcome.labels)
         return _goes_with(effect, found.main_part.part, *said)
+    unknown = [one for one in found.listed if _is_lost(one)]
+    if unknown and outcome.comparison.effect.is_shown:
+        return message(
+            "{shares}. No prompt has responses of both kinds in one run, so that it is unknown "
+            "what goes with this.",
+            shares=_shares(unknown[0], outcome.labels),
+        )
     return ""
+
+
+def _is_lost(found: Property) -> bool:
+    """Return whether most responses got or lost a property, whose part cannot be told."""
+    return math.isnan(found.part) and abs(found.new_share - found.base_share) >= LOST
 
 
 def _divides_a_side(found: Property) -> bool:
@@ -125,7 +146,7 @@ def _on_part(part: RewardPart, labels: Labels) -> tuple[str, str]:
         new=short_figure(part.new),
         base=short_figure(part.base),
         new_name=labels.new,
-        base_name=labels.against,
+        base_name=labels.base,
     )
     return what, detail
 
@@ -134,16 +155,27 @@ def _on_property(found: Property, effect: float, labels: Labels) -> tuple[str, s
     """Return the name of a property, and how many responses have it and what the others earn."""
     if found.id == FORMAT:
         return message(_FORMAT), _on_format(found, effect, labels)
-    what, how_many, others = _HAVE[found.id]
-    shares = message(
-        how_many,
+    if found.id == ENVIRONMENT:
+        return message("the mix of environments"), _on_environment(found, labels)
+    what, _, others = _HAVE[found.id]
+    shares = _shares(found, labels)
+    rewards = _rewards_of(message(others), found.new_without, found.base_without)
+    return message(what), clauses([shares, rewards])
+
+
+def _shares(found: Property, labels: Labels) -> str:
+    """Return how many responses of each side have a property."""
+    literal = _MARKED if found.mark == ANY_MARK else _WITH_MARK
+    if found.id != FORMAT:
+        literal = _HAVE[found.id][1]
+    return message(
+        literal,
         new=percent(found.new_share),
         base=percent(found.base_share),
         new_name=labels.new,
-        base_name=labels.against,
+        base_name=labels.base,
+        mark=_mark(found),
     )
-    rewards = _rewards_of(message(others), found.new_without, found.base_without)
-    return message(what), clauses([shares, rewards])
 
 
 def _on_format(found: Property, effect: float, labels: Labels) -> str:
@@ -162,7 +194,7 @@ def _on_format(found: Property, effect: float, labels: Labels) -> str:
         new=percent(new),
         base=percent(base),
         new_name=labels.new,
-        base_name=labels.against,
+        base_name=labels.base,
         mark=_mark(found),
     )
     if is_good:
@@ -170,6 +202,19 @@ def _on_format(found: Property, effect: float, labels: Labels) -> str:
     without = message("those without it")
     rewards = _rewards_of(without, found.new_without, found.base_without)
     return clauses([shares, rewards])
+
+
+def _on_environment(found: Property, labels: Labels) -> str:
+    """Return which part of the responses of each side is of an environment."""
+    return message(
+        "{share} of the responses of {new_name} are of {environment}, {base_share} of those of "
+        "{base_name}",
+        share=percent(found.new_share),
+        base_share=percent(found.base_share),
+        new_name=labels.new,
+        base_name=labels.base,
+        environment=quoted(found.mark),
+    )
 
 
 def _mark(found: Property) -> str:

@@ -67,7 +67,7 @@ class ComparisonReport:
 
     @property
     def notes(self) -> list[str]:
-        """Broken and warned runs, settings that differ, what goes with the difference, and limits."""
+        """Broken and warned runs, settings that differ, what the difference goes with, limits."""
         remarks = [
             *run_lines(self.outcome),
             changed(self.outcome),

@@ -113,9 +113,9 @@ def redacted_tables(tables: Tables, redact: Redactor) -> Tables:
     notes = []
     for note in tables.notes:
         # Names of splits are not in quotation marks.
-        text = _NAMELESS if note.kind in WITH_SPLIT_NAMES else _unquoted(note.text)
+        text = _NAMELESS if note.kind in WITH_SPLIT_NAMES else unquoted(note.text)
         notes.append(replace(note, text=text))
-    bad_lines = [replace(bad, reason=_unquoted(bad.reason)) for bad in tables.bad_lines]
+    bad_lines = [replace(bad, reason=unquoted(bad.reason)) for bad in tables.bad_lines]
     return replace(
         tables.without_samples(),
         extras=_redacted_extras(tables.extras, redact),
@@ -197,7 +197,7 @@ def without_names(tables: Tables, rollouts: Rollouts) -> tuple[Tables, Rollouts]
 
     def nameless(text: str) -> str:
         """Return a text of a note, or what replaces all of it if it contains a name."""
-        text = _unquoted(text)
+        text = unquoted(text)
         names = (*all_files, *extras)
         return _NAMELESS if any(name in text for name in names) else text
 
@@ -339,7 +339,7 @@ def redacted_verdict(verdict: Judged[Finding], redact: Redactor) -> Judged[Findi
             case tuple():
                 return tuple(map(hidden, value))
             case Message():
-                return _unquoted(value)
+                return unquoted(value)
             case LogText():
                 return redact(value)
         return value
@@ -362,7 +362,7 @@ def _redacted_texts(frame: pd.DataFrame, redact: Redactor) -> pd.DataFrame:
     return frame.assign(ngram=frame["ngram"].map(redact))
 
 
-def _unquoted(text: str) -> str:
+def unquoted(text: str) -> str:
     """Return a text without what it may quote of the logs.
 
     Texts in a message become "[text]"; without a message, all from the first quotation mark on.

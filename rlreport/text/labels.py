@@ -226,7 +226,7 @@ def final_answer(response: str) -> Answer:
 
     It is what the last ``<answer>`` contains, else the last ``\boxed``, else what follows the last
     "answer is", "Answer:", "####" or "答案"; else the end of the response, which is not explicit.
-    A mark that no answer follows is none. An empty ``<answer>`` is no answer, whatever stands before.
+    A mark that no answer follows is none; an empty ``<answer>`` is no answer.
     """
     marked = _tagged(response)
     if marked is not None:
@@ -243,8 +243,8 @@ def final_answer(response: str) -> Answer:
 def answer_marks(response: str) -> int:
     r"""Return how a response marks its final answer near its end, as bits of ``ANSWER_MARKS``.
 
-    A mark counts only where ``final_answer`` can read an answer after it: not in a heading of Markdown
-    ("#### Step 3"), an empty box or tag, or before a placeholder ("#### <number>").
+    A mark counts only where ``final_answer`` can read an answer after it: not in a heading of
+    Markdown ("#### Step 3"), an empty box or tag, or before a placeholder ("#### <number>").
     ``<answer>`` stands for the tag, "answer" for "answer is", "Answer:" and "答案", "json" for an
     object of JSON with which the response ends.
     """

@@ -6,7 +6,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from rlreport.comparison.decomposition import ANY_MARK, FORMAT, Property, RewardPart
+from rlreport.comparison.decomposition import (
+    ANY_MARK,
+    ENVIRONMENT,
+    FORMAT,
+    Property,
+    RewardPart,
+)
 from rlreport.comparison.outcome import Outcome
 from rlreport.comparison.statistics import LEVEL
 from rlreport.comparison.words import signed
@@ -65,7 +71,7 @@ _MARKS = {
 
 def property_table(outcome: Outcome) -> TableView | None:
     """Return the table of properties, the largest part first; None without any."""
-    found = outcome.comparison.decomposition
+    found = outcome.decomposition
     properties = found.listed
     if not properties:
         return None
@@ -97,6 +103,8 @@ def property_table(outcome: Outcome) -> TableView | None:
 
 
 def _property_name(one: Property) -> str:
+    if one.id == ENVIRONMENT:
+        return message("Environment: {name}", name=one.mark)
     if one.id != FORMAT:
         return message(_NAMES[one.id])
     if one.mark in _MARKS:
@@ -130,7 +138,7 @@ def _share_result(one: Property) -> str:
 
 def reward_parts_table(outcome: Outcome) -> TableView | None:
     """Return the table of the logged parts that add up to the reward, None without."""
-    found = outcome.comparison.decomposition
+    found = outcome.decomposition
     parts = found.reward_parts
     if not parts:
         return None
