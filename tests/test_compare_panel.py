@@ -234,9 +234,9 @@ def test_figures_that_both_runs_have_come_in_columns(made):
     both = data["compared"]
     keys = [column["key"] for column in both["columns"]]
     assert {"mean_reward", "reward", "kl_k1", "response_tokens"} <= set(keys)
-    assert [side["name"] for side in both["sides"]] == ["new", "base"]
+    assert [side["name"] for side in both["sides"]] == ["base", "new"]
     assert data["titles"]["row"] == "Prompt {n}: new against base"
-    for side, values in zip(both["sides"], ("new", "base"), strict=True):
+    for side, values in zip(both["sides"], ("base", "new"), strict=True):
         assert side["values"]["mean_reward"] == data["values"][values]
         # The longest has three more tokens than TOKENS.
         assert set(side["values"]["response_tokens"]) == {9, 10, 11}
@@ -309,21 +309,25 @@ def test_a_prompt_opens_with_both_ends_figures_and_tokens(browser, made, form):
         assert all(end.startswith("… so") and TEXT[:6] in end for end in ends)
         assert all(len(end) < 330 for end in ends)
         answers = page.locator(".ends-of-both .answer strong").all_text_contents()
-        assert answers[0].startswith("2") and answers[1].startswith("1")
+        assert answers[0].startswith("1") and answers[1].startswith("2")
+        whole = page.locator(".texts details").evaluate_all(
+            "nodes => nodes.map((node) => node.dataset.text)"
+        )
+        assert whole[:3] == ["prompt", "ref_response", "response"]
         # Ends are above the whole texts.
         parts = page.locator(".response > *").evaluate_all(
             "nodes => nodes.map((node) => node.className)"
         )
         assert parts.index("ends-of-both") < parts.index("texts")
         heads = page.locator(".figures-of-both thead th").all_inner_texts()
-        assert heads[:3] == ["Figure", "new", "base"]
+        assert heads[:3] == ["Figure", "base", "new"]
         headings = page.locator(".token-view h3").all_inner_texts()
         assert [text.partition(" (")[0] for text in headings] == [
-            "new: tokens",
             "base: tokens",
+            "new: tokens",
         ]
         texts = page.locator(".token-view .token-text").all_inner_texts()
-        assert "s2" in texts[0] and "s1" in texts[1]
+        assert "s1" in texts[0] and "s2" in texts[1]
         assert serious(page) == []
 
 
@@ -348,19 +352,19 @@ def test_figures_of_a_comparison_open_their_definitions(browser, made, form):
 def test_the_address_names_a_token_of_either_response(browser, made):
     page_file = made / "compare.html"
     with visiting(browser, page_file, "#r=2&token=2") as page:
-        page.wait_for_selector(".token-view section:first-of-type .t.at")
-        assert not page.locator(".token-view section:last-of-type .t.at").count()
-        page.locator(".token-view section:last-of-type .t").nth(5).click()
+        page.wait_for_selector(".token-view section:last-of-type .t.at")
+        assert not page.locator(".token-view section:first-of-type .t.at").count()
+        page.locator(".token-view section:first-of-type .t").nth(5).click()
         in_url(page, "token=5")
         in_url(page, "side=base")
-        page.locator(".token-view section:first-of-type .t").nth(1).click()
+        page.locator(".token-view section:last-of-type .t").nth(1).click()
         until(page, "() => !location.hash.includes('side=')")
     with visiting(browser, page_file, "#r=2&token=5&side=base") as page:
-        page.wait_for_selector(".token-view section:last-of-type .t.at")
+        page.wait_for_selector(".token-view section:first-of-type .t.at")
         tip = page.locator(".tip:not([hidden])")
         tip.wait_for()
         assert "</script><b>" in tip.inner_text()
-        assert not page.locator(".token-view section:first-of-type .t.at").count()
+        assert not page.locator(".token-view section:last-of-type .t.at").count()
 
 
 def test_keys_go_through_the_prompts_and_through_the_tokens_of_both(browser, made):

@@ -14,10 +14,10 @@ from rlreport.comparison.outcome import flips
 from rlreport.comparison.statistics import (
     Effect,
     at_equal_kl,
-    clearest_first,
     difference_band,
     paired_effect,
     relabel_p,
+    shrunk,
     unpaired_effect,
 )
 from rlreport.figures.significance import holm
@@ -81,12 +81,11 @@ def test_the_prompts_that_lost_most_head_the_list():
 
 
 def test_a_large_difference_of_few_responses_does_not_head_the_list():
-    differences = np.array([0.5, -1.0, 0.4, 0.0])
-    errors = np.array([0.1, 0.6, 0.1, 0.1])
-    assert clearest_first(differences, errors).tolist() == [0, 2, 1, 3]
-    # Where nothing varies, and of equally clear ones, size decides.
-    assert clearest_first(differences, np.zeros(4)).tolist() == [1, 0, 2, 3]
-    assert clearest_first(differences, np.abs(differences) + 1e-3)[-1] == 3
+    differences = np.array([0.5, -0.5, 0.6, -0.6, 0.7])
+    errors = np.array([0.1, 0.1, 0.1, 0.1, 0.9])
+    sizes = np.abs(shrunk(differences, errors))
+    assert sizes[4] == sizes.min()
+    assert sizes[2] > sizes[0]
 
 
 @pytest.mark.parametrize(
@@ -199,6 +198,29 @@ def test_many_other_prompts_change_sides_in_cells_and_give_the_same_p(base, new)
         shifted = right - right.mean() + left.mean() + z * error
         tolerance = 0.1 if p > 0.05 else 0.03
         assert relabel_p(left, shifted) == pytest.approx(p, abs=tolerance)
+
+
+@pytest.mark.parametrize(
+    ("base", "new"), [(60, 200), (60, 60), (900, 1300), (5, 7)], ids=str
+)
+def test_swapped_sides_have_the_same_p_and_the_mirrored_interval(base, new):
+    for seed in range(5):
+        random = np.random.default_rng([seed, base])
+        left = [pd.Series(random.random(base))]
+        shift = 4 * np.sqrt((1 / base + 1 / new) / 12) / 2
+        right = [pd.Series(random.random(new) + shift, np.arange(new) + 10_000)]
+        effects = [(unpaired_effect(left, right), unpaired_effect(right, left))]
+        if base == new:
+            after = right[0].to_numpy()
+            effects.append((paired_effect(*left, after), paired_effect(after, *left)))
+        for there, back in effects:
+            assert 0.0004 < there.p < 0.9  # near the limit, where draws decide
+            assert there.p == back.p
+            assert (there.value, there.low, there.high) == (
+                -back.value,
+                -back.high,
+                -back.low,
+            )
 
 
 @pytest.mark.parametrize("seeds", [2, *in_ci(3, 5)])

@@ -17,15 +17,26 @@ from rlreport.comparison.decomposition import (
     RewardPart,
 )
 from rlreport.comparison.guardrail_words import caveats, guardrail_level, not_shown
-from rlreport.comparison.headline import changed, headline, sentence
+from rlreport.comparison.headline import (
+    changed,
+    evidence,
+    headline,
+    result,
+    run_lines,
+    sentence,
+)
 from rlreport.comparison.learning import learning
 from rlreport.comparison.outcome import Outcome, outcome_of
+from rlreport.comparison.prompt_words import (
+    labelled_counts,
+    prompt_counts,
+    prompts_note,
+)
 from rlreport.comparison.remarks import (
     band_note,
     equal_kl,
     findings_note,
     notes,
-    prompts_note,
 )
 from rlreport.comparison.run import ComparedRun
 from rlreport.comparison.statistics import Band, Effect
@@ -102,9 +113,11 @@ def test_the_setting_that_differs_is_the_subject():
     worse = pair(-0.2, base={"group_size": "8"}, new={"group_size": "4"})
     assert headline(worse) == "group_size 4 is worse than 8 by 0.200"
     assert sentence(worse) == (
-        "group_size 4 is worse than 8 by 0.200 (reward 0.30 against 0.50; 95% interval 0.198 to "
-        "0.203; 30 prompts in pairs, steps 16–19; within these two runs)."
+        "group_size 4 is worse than 8 by 0.200 (reward 0.30 against 0.50). 95% interval 0.198 to "
+        "0.203; 30 prompts in pairs, training responses, steps 16–19; within these two runs."
     )
+    assert sentence(worse) == f"{result(worse)} {evidence(worse)}"
+    assert result(worse).endswith("(reward 0.30 against 0.50).")
     assert changed(worse) == ""
 
 
@@ -113,12 +126,12 @@ def test_the_names_are_the_subject_if_several_settings_differ_or_none():
     others = {"lr": "2e-6", "beta": "1", "mu": "2", "n": "4", "gamma": "1"}
     better = pair(0.2, base=settings, new=others)
     assert sentence(better).startswith("other is better than main by 0.200 (")
-    assert sentence(better).endswith("; within these two runs); 4 settings differ.")
+    assert sentence(better).endswith("; within these two runs; 4 settings differ.")
     assert changed(better) == (
         "Settings that differ: beta 0 → 1, lr 1e-6 → 2e-6, n 8 → 4, 1 more."
     )
     alike = pair(0.2)
-    assert sentence(alike).endswith("; within these two runs).")
+    assert sentence(alike).endswith("; within these two runs.")
     assert changed(alike) == ""
 
 
@@ -134,32 +147,32 @@ def test_private_values_of_settings_are_not_told():
     assert sentence(only).endswith("; 1 setting differs.")
 
 
-def test_of_an_effect_that_was_not_shown_it_is_said_how_large_it_may_be():
+def test_of_an_effect_that_was_not_shown_it_is_said_what_would_have_been_found():
     noisy = rows().assign(
         reward=np.random.default_rng(5).normal(0.5, 1, STEPS * PROMPTS)
     )
     open_ = outcome(run("main", rows()), run("other", noisy))
     assert headline(open_) == "No evidence either way between other and main"
-    said = sentence(open_)
-    assert said.startswith("No evidence either way between other and main: reward ")
-    assert " (difference −0." in said or " (difference +0." in said
-    effect = open_.comparison.effect
-    most = max(abs(effect.low), abs(effect.high))
-    assert (
-        f"The effect could be up to ±{most:.2f}; one of {effect.mde:.2f} would" in said
+    assert result(open_).startswith(f"{headline(open_)} (reward ")
+    said = evidence(open_)
+    assert said.startswith(("Difference −0.", "Difference +0."))
+    assert said.endswith(
+        f"An effect of {open_.comparison.effect.mde:.2f} or more would probably have been found "
+        "(80% power)."
     )
+    assert "could be up to" not in said
 
 
 def test_of_an_effect_that_was_shown_no_detectable_effect_is_told():
     said = [sentence(pair(0.2)), *notes(pair(0.2))]
-    assert not any("could be up to" in one or "detect" in one for one in said)
+    assert not any("could be up to" in one or "would probably" in one for one in said)
 
 
 def test_equal_rewards_are_no_evidence_of_anything():
     same = outcome(run("main", rows()), run("other", rows()))
     assert sentence(same) == (
-        "other and main earn the same (reward 0.500; 30 prompts in pairs, steps 16–19; within "
-        "these two runs)."
+        "other and main earn the same (reward 0.500). 30 prompts in pairs, training responses, "
+        "steps 16–19; within these two runs."
     )
 
 
@@ -177,10 +190,12 @@ def test_three_runs_a_side_speak_of_the_change():
     news = [run(f"other_s{n}", rows(0.2, seed=n + 3)) for n in range(3)]
     change = sentence(outcome(bases, news))
     assert change.startswith("other is better than main by 0.2")
-    assert change.endswith("; 30 prompts in pairs, steps 16–19; 3 runs against 3).")
+    assert change.endswith(
+        "; 30 prompts in pairs, training responses, steps 16–19; 3 runs against 3."
+    )
     fewer = sentence(outcome(bases, news[:1]))
     assert fewer.startswith("other_s0 is better than main by ")
-    assert "; within these 4 runs)" in fewer
+    assert fewer.endswith("; within these 4 runs.")
 
 
 def test_a_broken_run_comes_first_and_is_not_called_better():
@@ -201,12 +216,42 @@ def test_a_broken_run_comes_first_and_is_not_called_better():
     )
 
 
+def told(one, what, level="critical"):
+    return replace(one, what=what, level=level)
+
+
+def test_what_their_reports_say_of_broken_and_warned_runs_is_told_below_the_result():
+    found = pair(0.2, new={"lead": "reward_hacking"})
+    hacked = replace(found, news=[told(found.new, "Emojis fill the answers.")])
+    assert result(hacked).startswith("other is broken. It earns 0.200 more than main (")
+    assert headline(hacked) == "other is broken: reward hacking since step 12"
+    assert run_lines(hacked) == ["other · Emojis fill the answers."]
+    base = told(found.base, "It forgets.", "warning")
+    assert run_lines(replace(hacked, bases=[base])) == [
+        "main · It forgets.",
+        "other · Emojis fill the answers.",
+    ]
+    both = replace(hacked, bases=[told(base, "It forgets.")])
+    assert result(both).startswith(
+        "Both runs are broken, so the difference between them means little. other earns "
+    )
+    healthy = told(found.base, "All is well.", "healthy")
+    assert len(run_lines(replace(hacked, bases=[healthy]))) == 1
+
+
+def test_what_reports_say_may_quote_texts_and_is_hidden_with_them():
+    found = pair(0.2, new={"lead": "reward_hacking"}, redact=True)
+    hidden = replace(found, news=[told(found.new, "Emojis fill the answers.")])
+    assert run_lines(hidden) == []
+    assert result(hidden).startswith("other is broken: reward hacking since step 12.")
+
+
 def test_validation_is_named_as_such():
     val = outcome(
         run("main", rows(split="val")), run("other", rows(-0.2, seed=1, split="val"))
     )
-    assert "(validation reward 0.30 against 0.50; " in sentence(val)
-    assert notes(val)[0] == "Compared: validation responses."
+    assert "(validation reward 0.30 against 0.50). " in sentence(val)
+    assert ", validation responses, steps 16–19; " in evidence(val)
 
 
 def test_unpaired_prompts_and_other_steps_are_told():
@@ -224,11 +269,11 @@ def test_unpaired_prompts_and_other_steps_are_told():
 @pytest.mark.parametrize(
     ("size", "numbers"),
     [
-        (1e-7, "by 1.00e−7 (reward 0.500 against 0.500; "),
-        (0.004, "by 0.00401 (reward 0.5040 against 0.5000; "),
-        (3.0, "(reward 3.50 against 0.50; 95% interval "),
-        (250.0, "(reward 251 against 1; 95% interval 250 to 251"),
-        (5e7, "(reward 50,074,343 against 0.500; "),
+        (1e-7, "by 1.00e−7 (reward 0.500 against 0.500). "),
+        (0.004, "by 0.00401 (reward 0.5040 against 0.5000). "),
+        (3.0, "(reward 3.50 against 0.50). 95% interval "),
+        (250.0, "(reward 251 against 1). 95% interval 250 to 251"),
+        (5e7, "(reward 50,074,343 against 0.500). "),
     ],
 )
 def test_numbers_have_the_digits_that_show_the_difference(size, numbers):
@@ -344,60 +389,60 @@ def reason(level=-0.158, main=None, main_part=None, **settings):
     [
         (
             {},
-            "the answer's format: 62% against 10% of the responses leave out ####; with it, both "
-            "earn about the same (−0.010; 95% interval −0.050 to 0.030).",
+            "the answer's format: other leaves out “####” in 62% of its responses, main in 10%; "
+            "with it, both earn about the same (−0.010; 95% interval −0.050 to 0.030).",
         ),
         (
             {"within": Effect(-0.3, -0.4, -0.2)},
-            "the answer's format: 62% against 10% of the responses leave out ####; with it, the "
-            "difference is −0.30 (95% interval −0.40 to −0.20).",
+            "the answer's format: other leaves out “####” in 62% of its responses, main in 10%; "
+            "with it, the difference is −0.30 (95% interval −0.40 to −0.20).",
         ),
         (
             # Wide: nobody knows if they are about the same
             {"within": Effect(0.1, -0.4, 0.6), "mark": ANY_MARK},
-            "the answer's format: 62% against 10% of the responses do not mark their answer; with "
-            "it, the difference is +0.10 (95% interval −0.40 to 0.60).",
+            "the answer's format: other does not mark its answer in 62% of its responses, main in "
+            "10%; with it, the difference is +0.10 (95% interval −0.40 to 0.60).",
         ),
         (
             {"within": Effect()},
-            "the answer's format: 62% against 10% of the responses leave out ####; those with it "
-            "earn 0.790 against 0.800.",
+            "the answer's format: other leaves out “####” in 62% of its responses, main in 10%; "
+            "those with it earn 0.790 against 0.800.",
         ),
         (
             # The mark goes with lower rewards
             {"base_share": 0.1, "new_share": 0.6, "mark": "\\boxed"},
-            "the answer's format: 60% against 10% of the responses have \\boxed; those without it "
-            "earn 0.120 against 0.100.",
+            "the answer's format: other has “\\boxed” in 60% of its responses, main in 10%; "
+            "those without it earn 0.120 against 0.100.",
         ),
         (
             {"id": "cut_off", "mark": "", "base_share": 0.05, "new_share": 0.3},
-            "cut-off responses: 30% against 5% of the responses are cut off; those that are not "
-            "cut off earn 0.120 against 0.100.",
+            "cut-off responses: 30% of the responses of other are cut off, 5% of main; those that "
+            "are not cut off earn 0.120 against 0.100.",
         ),
         (
             {"id": "unclosed_thinking", "mark": "", "new_without": np.nan},
-            "thinking that does not end: 38% against 90% of the responses do not close their "
-            "thinking.",
+            "thinking that does not end: other does not close its thinking in 38% of its "
+            "responses, main in 90%.",
         ),
         (
             {"id": "tool_failed", "mark": ""},
-            "failed tool calls: in 38% against 90% of the responses a tool call fails; those "
-            "without earn 0.120 against 0.100.",
+            "failed tool calls: a tool call fails in 38% of the responses of other, in 90% of "
+            "main; those without earn 0.120 against 0.100.",
         ),
         (
             {"id": "unparsed_call", "mark": ""},
-            "tool calls that cannot be parsed: 38% against 90% of the responses have a tool call "
-            "that cannot be parsed; those without earn 0.120 against 0.100.",
+            "tool calls that cannot be parsed: 38% of the responses of other have a tool call "
+            "that cannot be parsed, 90% of main; those without earn 0.120 against 0.100.",
         ),
         (
             {"id": "other_script", "mark": ""},
-            "responses in another script: 38% against 90% of the responses are in another script "
-            "than the prompt; the others earn 0.120 against 0.100.",
+            "responses in another script: 38% of the responses of other are in another script "
+            "than the prompt, 90% of main; the others earn 0.120 against 0.100.",
         ),
     ],
 )
 def test_the_largest_part_of_the_difference_is_told(given, said):
-    assert reason(main=having(**given)) == f"−0.13 of −0.16 goes with {said}"
+    assert reason(main=having(**given)) == f"0.13 of the 0.16 goes with {said}"
 
 
 def test_a_property_of_all_of_one_side_and_none_of_the_other_explains_nothing():
@@ -409,13 +454,16 @@ def test_a_property_of_all_of_one_side_and_none_of_the_other_explains_nothing():
     ("mark", "written"), [("answer", "“Answer:”"), ("json", "JSON at the end")]
 )
 def test_marks_are_written_as_responses_have_them(mark, written):
-    assert f"the responses leave out {written}; " in reason(main=having(mark=mark))
+    assert f"other leaves out {written} in 62% of its " in reason(
+        main=having(mark=mark)
+    )
 
 
 def test_a_part_of_the_reward_is_told_where_no_property_is():
     part = RewardPart("format_reward", 1.0, 0.4, 0.27, -0.13, Effect(-0.13), 0.001)
     assert reason(main_part=part) == (
-        "−0.13 of −0.16 goes with the reward's part “format_reward”: 0.27 against 0.40."
+        "0.13 of the 0.16 goes with the reward's part “format_reward”: other 0.27, main "
+        "0.40."
     )
     assert reason() == ""
 
@@ -434,6 +482,45 @@ def test_a_part_of_the_reward_is_told_where_no_property_is():
 )
 def test_no_difference_is_told_with_how_large_it_may_be(effect, said):
     assert not_shown(effect, 9) == said
+
+
+def guarded(effect, base, new, **fields):
+    """What a pair says of a guardrail that Holm's correction did not reject, among eight."""
+    comparison = pair(0.1).comparison
+    one = comparison.guardrails[0]._replace(
+        effect=effect, base=base, new=new, level="none", **fields
+    )
+    others = [one._replace(effect=Effect(0, -1, 1, pairs=50))] * 7
+    return guardrail_level(one, replace(comparison, guardrails=[one, *others]))
+
+
+def test_where_too_few_units_cannot_pass_the_correction_it_is_said():
+    blocks = {"column": f"{TRAINER}length"}
+    few = Effect(231, 201, 260, pairs=4, paired=False)
+    assert guarded(few, 230, 461, **blocks) == (
+        "higher, but too few blocks of steps to be sure after correction"
+    )
+    enough = Effect(231, 201, 260, pairs=10, paired=False)
+    assert guarded(enough, 230, 461, **blocks) == (
+        "higher, but not after correction for 8 figures"
+    )
+    prompts = Effect(-0.5, -0.9, -0.1, pairs=6)
+    assert guarded(prompts, 0.9, 0.4, column="cut_off") == (
+        "lower, but too few prompts to be sure after correction"
+    )
+
+
+@pytest.mark.parametrize(
+    ("base", "new", "most", "says"),
+    [
+        (1.5e16, 7e7, 4.3e16, "no difference shown"),
+        (417, 367, 302, "no difference shown (up to ±302)"),
+        (0.0, 0.01, 0.03, "no difference shown (up to ±0.030)"),
+        (0.0, 0.001, 0.5, "no difference shown"),
+    ],
+)
+def test_a_limit_far_beyond_a_figures_values_is_not_told(base, new, most, says):
+    assert guarded(Effect(0.0, -most, most, pairs=50), base, new) == says
 
 
 @pytest.mark.parametrize(
@@ -522,10 +609,52 @@ def test_a_band_that_disagrees_with_the_result_is_explained():
 
 
 def test_prompts_are_counted_by_what_became_of_them():
-    assert prompts_note(pair(0.3)) == "Prompts: 30 improved."
+    assert prompts_note(pair(0.3).comparison) == "Prompts: 30 improved."
     others = rows(prompts=range(30, 60))
     unpaired = outcome(run("a", rows()), run("b", others))
-    assert prompts_note(unpaired) == ""
+    assert prompts_note(unpaired.comparison) == ""
+
+
+def changes(changed_prompts, responses):
+    """The comparison of prompts with these (change, difference), of so many responses a side."""
+    comparison = pair(0.1).comparison
+    kinds, deltas = zip(*changed_prompts, strict=True)
+    vars(comparison)["prompt_changes"] = pd.DataFrame(
+        {
+            "change": kinds,
+            "delta": deltas,
+            "base_count": responses,
+            "new_count": responses,
+        }
+    )
+    return comparison
+
+
+def test_prompts_not_clearly_changed_are_counted_by_direction():
+    found = changes(
+        [("improved", 0.5), ("same", -0.1), ("same", -0.2), ("same", 0.1)], 8
+    )
+    assert prompts_note(found) == (
+        "Prompts: 1 improved, 3 not clearly changed (2 lower, 1 higher)."
+    )
+    assert labelled_counts(prompt_counts(found)) == [
+        ("Improved", 1),
+        ("Regressed", 0),
+        ("Not clearly changed (2 lower, 1 higher)", 3),
+    ]
+
+
+def test_where_no_single_prompt_can_be_judged_only_directions_are_counted():
+    found = changes([("same", -1.0)] * 5 + [("same", 0.0), ("always", 0.0)], 2)
+    assert prompts_note(found) == (
+        "Prompts: 5 lower, 1 equal, 1 always solved; with 2 responses per prompt, no single prompt "
+        "can be judged."
+    )
+    assert labelled_counts(prompt_counts(found)) == [
+        ("Lower", 5),
+        ("Equal", 1),
+        ("Always solved", 1),
+    ]
 
 
 def test_nothing_is_told_of_equal_kl_without_kl():
@@ -549,12 +678,13 @@ def all_texts(found: Outcome) -> list[str]:
     return [
         headline(found),
         sentence(found),
+        *run_lines(found),
         changed(found),
         why(found),
         learning(found),
         caveats(found),
         findings_note(found),
-        prompts_note(found),
+        prompts_note(found.comparison),
         *notes(found),
     ]
 

@@ -120,6 +120,67 @@ def test_validation_stands_for_the_reward_where_all_rows_have_it(validated, keys
     assert found == keys
 
 
+def ranked(*levels):
+    """Return the badges of rows with these last levels and errors, the best first."""
+    rows = [
+        FamilyRow(
+            str(number),
+            ["healthy"] * len(last),
+            {"lr": number},
+            reward=Levels(last=last, last_errors=errors),
+        )
+        for number, (last, errors) in enumerate(levels)
+    ]
+    view = family_table(rows, ranked=True)
+    assert view is not None
+    return [row.badges for row in view.rows]
+
+
+def test_what_noise_may_set_apart_from_the_best_is_marked():
+    near = ["within noise of the best"]
+    # Twice the error of the difference, 0.05 · √2, is 0.141.
+    levels = [((level,), (0.05,)) for level in (0.9, 0.76, 0.75)]
+    assert ranked(*levels) == [["best"], near, []]
+    assert ranked(levels[0], levels[2]) == [[], []]
+    # What is not known is no reason to call two alike.
+    assert ranked(levels[0], ((0.89,), (math.nan,))) == [[], []]
+    assert ranked(levels[0], ((0.89,), ())) == [[], []]
+    assert ranked(((0.9, 0.9), ()), ((0.9, 0.9), ())) == [[], []]
+    # Runs of one configuration tell the noise by their spread.
+    several = [((0.9, 0.7), ()), ((0.8, 0.7), ()), ((0.1, 0.1, 0.11), ())]
+    assert ranked(*several) == [["best"], near, []]
+
+
+def test_only_a_single_run_has_an_error_beside_its_level_and_percentages_have_theirs():
+    score = Levels((61.0,), (60.0,), (2.0,), (1.5,), is_percentage=True)
+    two = Levels((0.7, 0.8), (0.5, 0.6), (0.1, 0.1), (0.1, 0.1))
+    rows = [
+        FamilyRow("a", ["healthy"], {"lr": 1}, reward=score),
+        FamilyRow("b", ["healthy"] * 2, {"lr": 2}, reward=two),
+        FamilyRow(
+            "c", ["healthy"], {"lr": 3}, reward=Levels((0.5,), (0.5,), (0.0,), (0.0,))
+        ),
+    ]
+    view = shown(rows)
+    at = list(columns_of(view)).index("reward_last")
+    assert [row.cells[at].note for row in view.rows] == ["± 1.5%", "", ""]
+    assert texts_of(view, "reward_last") == ["60.0%", "0.55 (0.50 to 0.60)", "0.500"]
+
+
+def test_steps_are_a_column_where_they_differ():
+    rows = [made("a", {"lr": 1}, steps=[40.0]), made("b", {"lr": 2}, steps=[40.0])]
+    assert "steps" not in columns_of(shown(rows))
+    rows.append(made("c", {"lr": 3}, steps=[40.0, 200.0]))
+    assert texts_of(shown(rows), "steps") == ["40", "40", "40 to 200"]
+
+
+def test_columns_of_words_have_room_for_their_longest_part():
+    values = ("a", "reinforce_with_baseline")
+    rows = [made(value, {"loss": value, "n": value[:1]}) for value in values]
+    assert columns_of(shown(rows))["card:loss"].width == "ch-10"
+    assert columns_of(shown(rows))["card:n"].width == ""
+
+
 def test_paths_are_hidden_even_where_few_settings_differ():
     rows = [made(name, {"lr": name, "output_dir": name}) for name in "ab"]
     columns = columns_of(shown(rows))

@@ -408,20 +408,77 @@ def test_columns_that_say_the_same_of_all_runs_are_hidden(tmp_path):
 
 
 def test_more_groups_than_colours_are_all_drawn_and_broken_ones_have_a_curve(tmp_path):
-    for number in range(12):
-        run_folder(
-            tmp_path,
-            f"run{number:02}",
-            rewards=(0.1, number / 12),
-            settings={"lr": number},
-            level="critical" if number == 1 else "healthy",
-        )
-    page = index_page(tmp_path)
-    chart = chart_of(page)
-    names = {text for text in texts_of(chart) if text.startswith("run")}
-    assert names == {"run01", *(f"run{number:02}" for number in range(7, 12))}
-    assert "6 others" in texts_of(chart)
-    assert len(re.findall(r'd="[^"]*" fill="[^"]*" fill-opacity="0.13"', chart)) == 1
+    def chart_with(numbers):
+        for number in numbers:
+            run_folder(
+                tmp_path,
+                f"run{number:02}",
+                rewards=(0.1, number / 24),
+                settings={"lr": number},
+                level="critical" if number == 1 else "healthy",
+            )
+        return chart_of(index_page(tmp_path))
+
+    def names_in(chart):
+        return {text for text in texts_of(chart) if text.startswith("run")}
+
+    band = r'd="[^"]*" fill="[^"]*" fill-opacity="0.13"'
+    chart = chart_with(range(12))
+    assert names_in(chart) == {"run01", *(f"run{number:02}" for number in range(7, 12))}
+    assert "Reward; thin grey lines: 6 others" in texts_of(chart)
+    assert "Reward of all 12 configurations" in chart
+    assert not re.findall(band, chart)
+    lines = set(re.findall(r'd="(M[^"]*)" stroke="', chart))
+    assert len(lines) >= 12
+    # More of them would be a thicket.
+    chart = chart_with(range(12, 24))
+    assert names_in(chart) == {
+        "run01",
+        *(f"run{number:02}" for number in range(19, 24)),
+    }
+    assert "18 others" in texts_of(chart)
+    assert len(re.findall(band, chart)) == 1
+
+
+def test_a_family_tells_what_makes_its_runs_unlike_and_how_to_compare_two(tmp_path):
+    def note():
+        page = index_page(tmp_path)
+        part = page.partition('data-table="family-1">')[2].partition("</section>")[0]
+        return part.partition('class="note">')[2].partition("</p>")[0]
+
+    short = {"lr": 1, "reward_fn": "exact", "reward_timeout": 1}
+    run_folder(tmp_path, "short", settings=short, rewards=(0.1, 0.4))
+    run_folder(tmp_path, "other", settings=short | {"lr": 2, "reward_timeout": 2})
+    alike = note()
+    assert "have" not in alike and "differ" not in alike and "±" not in alike
+    assert "rlreport compare BASE NEW -o compare.html" in alike
+    long = {"lr": 3, "reward_fn": "loose"}
+    run_folder(tmp_path, "long", settings=long, rewards=(0.5, 0.6, 0.7))
+    unlike = note()
+    assert "These runs have 2 to 3 steps." in unlike
+    assert "They differ in reward_fn: the same score may not mean the same." in unlike
+    assert "Their scores differ from the first step on: 0.10 to 0.50." in unlike
+    steps = {
+        row["run"]: row["steps"] for row in rows_of(index_page(tmp_path), "family-1")
+    }
+    assert steps == {"long": "3", "short": "2", "other": "2"}
+
+
+def test_levels_have_the_errors_of_the_report_if_they_are_of_the_same_series(tmp_path):
+    for name, last, error in (("a", 0.8, 0.05), ("b", 0.75, 0.05), ("c", 0.4, -1.0)):
+        run_folder(tmp_path, name, settings={"lr": name}, rewards=(0.1, last))
+        path = tmp_path / name / "data/report.json"
+        about = json.loads(path.read_text())
+        course = about["verdict"]["course"][0]
+        course["last"]["se"] = course["best"]["se"] = error
+        if name == "b":
+            about["curves"] = [
+                {"quantity": "reward", "first": 0.1, "highest": last, "last": 0.7}
+            ]
+        path.write_text(json.dumps(about))
+    rows = rows_of(index_page(tmp_path), "family-1")
+    assert [row["reward_last"] for row in rows] == ["0.800 ± 0.050", "0.700", "0.400"]
+    assert rows[1]["reward_best"] == "0.750 ± 0.050"
 
 
 JUNK: tuple[object, ...] = (
@@ -537,6 +594,7 @@ def test_index_report_and_comparison_have_the_same_numbers(tmp_path):
     page = index_page(tmp_path / "reports")
     rows = {row["run"]: row for row in rows_of(page, "runs")}
     curves = {}
+    leading = {}
     for kind in kinds:
         report = tmp_path / "reports" / kind
         about = json.loads((report / "data/report.json").read_text())
@@ -551,16 +609,17 @@ def test_index_report_and_comparison_have_the_same_numbers(tmp_path):
         assert rows[kind]["steps"] == "30"
         assert_same_levels(about["curves"], courses)
         curves[kind] = np.array([step["reward_mean"] for step in about["steps"]])
-        leading = about["reward"]["values"]
-        assert sparkline(np.array(leading)) in page
-        is_of_rollouts = leading == curves[kind].tolist()
+        leading[kind] = np.array(about["reward"]["values"])
+        assert sparkline(leading[kind]) in page
+        is_of_rollouts = np.array_equal(leading[kind], curves[kind])
         assert is_of_rollouts == (kind != "both")  # else of the trainer
     for base, new in (("rollouts", "metrics"), ("both", "rollouts")):
         reports = tmp_path / "reports"
         made = rlreport.compare(reports / base, reports / new, tmp_path / base)
         comparison = made.outcome.comparison
-        assert np.allclose(comparison.curves, [curves[base], curves[new]])
-        middle = middle_of_leading(curves[base], curves[new])
+        for series, kind in zip(comparison.rewards, (base, new), strict=True):
+            assert np.allclose(series.values, leading[kind])
+        middle = middle_of_leading(leading[base], leading[new])
         assert comparison.speed["half"].reward == pytest.approx(middle)
 
 

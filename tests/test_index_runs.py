@@ -318,6 +318,23 @@ def test_names_of_reports_are_safe_on_every_system_and_one_for_each_run(
     assert set(names) < {path.name for path in (tmp_path / "all-reports").iterdir()}
 
 
+def test_the_report_of_a_run_is_a_folder_whatever_its_name_ends_in(
+    tmp_path: Path,
+) -> None:
+    names = [f"v{suffix}" for suffix in (".html", ".zip", ".md", ".eml", ".txt")]
+    for name in names:
+        write_run(tmp_path / "runs" / name)
+    for expected in ((5, 0, 0), (0, 5, 0)):
+        made = index(tmp_path / "runs", tmp_path / "all.html")
+        assert counts(made) == expected
+    for name in names:
+        assert (tmp_path / "all-reports" / name / "index.html").is_file()
+        assert f'href="./all-reports/{name}/index.html"' in made.out.read_text()
+    # Each is a side of a comparison, too.
+    zipped, html = (tmp_path / "all-reports" / name for name in ("v.zip", "v.html"))
+    rlreport.compare(zipped, html, tmp_path / "compared")
+
+
 def write_rollouts(path: Path, reward: float) -> Path:
     rows = [
         {"step": step, "prompt": f"p{n}", "response": "r", "reward": reward * step + n}

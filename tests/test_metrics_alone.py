@@ -331,7 +331,7 @@ def test_the_index_builds_a_report_of_each_run(tmp_path: Path) -> None:
     index = rlreport.index([path], tmp_path / "site" / "index.html")
     assert (index.reports, index.unread) == (2, [])
     folder = tmp_path / "site" / "index-reports"
-    assert {one.name for one in folder.iterdir()} == {"kl-0.1-β", "seed-2"}
+    assert {one.name for one in folder.iterdir()} == {"p-kl-0.1-β", "p-seed-2"}
 
 
 def _outcome(bases: list[Path], news: list[Path], **given: Any) -> outcome.Outcome:

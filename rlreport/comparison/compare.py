@@ -40,6 +40,14 @@ from rlreport.comparison.guardrails import (
     with_logs,
 )
 from rlreport.comparison.means import effect_on, means_of
+from rlreport.comparison.scale import (
+    TRAINER_REWARD,
+    Levels,
+    PartNames,
+    levels_of_trainer,
+    parts_that_differ,
+    reference_levels,
+)
 from rlreport.comparison.speed import Reached, speed_of
 from rlreport.comparison.statistics import (
     Band,
@@ -57,7 +65,7 @@ from rlreport.comparison.tasks import (
     tasks_of,
 )
 from rlreport.errors import UsageError
-from rlreport.figures.ragged import Floats, Ints
+from rlreport.figures.ragged import Ints
 from rlreport.figures.rounding import rounded
 from rlreport.summarise.steps import most_common, rounded_columns
 from rlreport.text.clean import number_as_text
@@ -95,12 +103,29 @@ class Side:
     unpaired: int = 0  # number of responses left out because they have no pairing key
     trainer: pd.DataFrame = field(default_factory=partial(trainer_rows, pd.DataFrame()))
     cut: bool = False  # whether the logger cuts texts
+    # whether the run's report reads the course of the reward from the trainer's metric
+    trainer_leads: bool = False
+    batch: int | None = None  # responses of a step, None if it is not logged
 
     @property
     def reward(self) -> Course | None:
         """Course of the mean reward of what is not validation, None without any."""
-        trained = self.responses[~self.responses["split"].isin(_SPLITS["val"])]
-        return course_of(_series_of(_rewards_by_step(trained)), "reward")
+        return course_of(self.rewards("train"), "reward")
+
+    def rewards(self, split: str) -> Series:
+        """Return the mean reward by step of a split, as the run's report shows it.
+
+        Of what is not validation it is the trainer's, where that leads.
+        """
+        is_validation = self.responses["split"].isin(_SPLITS["val"])
+        if split == "val":
+            return _series_of(_rewards_by_step(self.responses[is_validation]))
+        if is_validation.all():
+            return _series_of(_rewards_by_step(self.responses))
+        if self.trainer_leads and TRAINER_REWARD in self.trainer:
+            metrics = rounded_columns(self.trainer.set_index("step"))
+            return _series_of(metrics[TRAINER_REWARD])
+        return _series_of(_rewards_by_step(self.responses[~is_validation]))
 
     @property
     def evaluation(self) -> Course | None:
@@ -224,6 +249,15 @@ class Comparison:
     cut: bool  # whether the logger cuts a run's texts
     # the trainer's metrics by step of each BASE run, then of each NEW run, in their windows
     trainer: list[pd.DataFrame]
+    # mean reward at each step of the first BASE run, and of the first NEW run, as their reports
+    # show it: over all steps, also those that only one of them has
+    rewards: tuple[Series, Series]
+    # the trainer's mean rewards in the windows, if they lead and are others than of the responses
+    trainer_levels: Levels | None = None
+    # numbers of responses of a step that are logged and that there are, None if not known
+    logged_share: tuple[int, int] | None = None
+    # what the same reference earns on both sides, if that differs: the rewards are on two scales
+    reference: Levels | None = None
 
     @property
     def metrics_alone(self) -> bool:
@@ -238,11 +272,25 @@ class Comparison:
     @property
     def level(self) -> Level:
         """Verdict on the reward: "better" or "worse" if the difference's interval excludes 0."""
-        if not np.isfinite(self.effect.low):
+        if not np.isfinite(self.effect.low) or self.reference is not None:
             return "incomparable"
+        if self.trainer_disagrees:
+            return "no_evidence"
         if self.effect.high < 0:
             return "worse"
         return "better" if self.effect.low > 0 else "no_evidence"
+
+    @property
+    def trainer_disagrees(self) -> bool:
+        """Whether the effect on logged responses is shown, but not of the sign of the trainer's."""
+        if self.trainer_levels is None or not self.effect.is_shown:
+            return False
+        base, new = self.trainer_levels
+        return bool(np.sign(new - base) != np.sign(self.effect.value))
+
+    @cached_property
+    def reward_parts_that_differ(self) -> PartNames:
+        return parts_that_differ(self.inside, self.base_count)
 
     @cached_property
     def reward_means(self) -> tuple[float, float]:
@@ -267,21 +315,9 @@ class Comparison:
         return self.inside[0], self.inside[self.base_count]
 
     @cached_property
-    def _rewards(self) -> tuple[pd.Series, pd.Series]:
-        """Mean reward by step of the first BASE run, and of the first NEW run."""
-        base, new = self.first_runs
-        return _rewards_by_step(base), _rewards_by_step(new)
-
-    @property
-    def curves(self) -> tuple[Floats, Floats]:
-        """Mean reward of the first BASE run and of NEW at each common step."""
-        base, new = (mean.reindex(self.windows.common) for mean in self._rewards)
-        return base.to_numpy(np.float64), new.to_numpy(np.float64)
-
-    @cached_property
     def speed(self) -> dict[str, Reached]:
-        base, new = self._rewards
-        return speed_of(_series_of(base), _series_of(new))
+        """When each run reached parts of the gain; {} if rewards are on different scales."""
+        return {} if self.reference is not None else speed_of(*self.rewards)
 
     @cached_property
     def band(self) -> Band:
@@ -294,11 +330,15 @@ class Comparison:
     def decomposition(self) -> Decomposition:
         """What the effect goes with: properties of responses, and parts of the reward."""
         trainer = self.trainer if self.metrics_alone else []
-        return decomposition_of(self.inside, self.base_count, self.effect, trainer)
+        # Rewards on different scales have no difference to explain.
+        effect = self.effect if self.reference is None else Effect()
+        return decomposition_of(self.inside, self.base_count, effect, trainer)
 
     @cached_property
     def tasks(self) -> Tasks:
         """The reward's difference by environment and by difficulty of prompts."""
+        if self.reference is not None:
+            return Tasks("", [], [])
         others = []
         for frame, (first, last) in zip(
             self.responses, self.windows.bases, strict=False
@@ -310,9 +350,9 @@ class Comparison:
     def prompt_changes(self) -> pd.DataFrame:
         """How the reward of each paired prompt changed, see ``tasks.prompt_changes_of``.
 
-        Without rows if prompts are not paired.
+        Without rows if prompts are not paired, or rewards are on different scales.
         """
-        if not self.effect.paired:
+        if not self.effect.paired or self.reference is not None:
             return no_changes()
         responses = _inside(solved_or_not(self.responses), self.windows)
         return prompt_changes_of(responses, self.base_count)
@@ -337,9 +377,14 @@ class Comparison:
 
     @cached_property
     def equal_kl(self) -> dict[str, EqualKL]:
-        """Reward column -> NEW - BASE at equal KL, of those logged in overlapping ranges of KL."""
+        """Reward column -> NEW - BASE at equal KL, of those logged in overlapping ranges of KL.
+
+        {} if rewards are on different scales.
+        """
         base, new = self.first_runs
-        effects = {}
+        effects: dict[str, EqualKL] = {}
+        if self.reference is not None:
+            return effects
         for reward in ("reward", "valid_reward"):
             columns = ("kl_k1", reward)
             if all(has(side, column) for side in (base, new) for column in columns):
@@ -373,13 +418,21 @@ class Comparison:
         elif not self.effect.paired:
             reasons.append("few_common_prompts" if self.named else "redacted")
         if self.level == "incomparable":
-            have_rewards = all(has(frame, "reward") for frame in self.inside)
-            reasons.append("few_prompts" if have_rewards else "no_reward")
+            reasons.append(self._why_incomparable)
         else:
+            if self.trainer_disagrees:
+                reasons.append("trainer_disagrees")
             has_difference = np.isfinite(self.band.difference)
             if (has_difference & np.isnan(self.band.low)).any():
                 reasons.append("no_band")
         return reasons
+
+    @property
+    def _why_incomparable(self) -> str:
+        if self.reference is not None:
+            return "scales"
+        have_rewards = all(has(frame, "reward") for frame in self.inside)
+        return "few_prompts" if have_rewards else "no_reward"
 
 
 def _rewards_by_step(responses: pd.DataFrame) -> pd.Series:
@@ -426,6 +479,10 @@ def compare_runs(bases: Sequence[Side], news: Sequence[Side]) -> Comparison:
     in_all_news = reduce(pd.Index.intersection, new_prompts)
     in_any_base = reduce(pd.Index.union, base_prompts)
     in_any_new = reduce(pd.Index.union, new_prompts)
+    effect = effect_on(means, "reward", paired=paired)
+    of_trainer = None
+    if split != "val" and all(side.trainer_leads for side in sides):
+        of_trainer = levels_of_trainer(inside, trainer, len(bases))
     return Comparison(
         split=split,
         base_count=len(bases),
@@ -433,14 +490,33 @@ def compare_runs(bases: Sequence[Side], news: Sequence[Side]) -> Comparison:
         windows=chosen,
         inside=inside,
         named=all(side.named for side in sides),
-        effect=effect_on(means, "reward", paired=paired),
+        effect=effect,
         guardrails=guardrails_of(means, trainer_means, paired=paired),
         shared=len(in_all_bases.intersection(in_all_news)),
         only_base=len(in_any_base.difference(in_all_news)),
         only_new=len(in_any_new.difference(in_all_bases)),
         cut=any(side.cut for side in sides),
         trainer=trainer,
+        rewards=(bases[0].rewards(split), news[0].rewards(split)),
+        trainer_levels=of_trainer,
+        logged_share=_logged_share(sides, inside),
+        reference=reference_levels(means, effect),
     )
+
+
+def _logged_share(
+    sides: Sequence[Side], inside: Sequence[pd.DataFrame]
+) -> tuple[int, int] | None:
+    """Return the usual number of logged responses of a step, and that of all, if all runs agree."""
+    logged = {most_common(frame["step"].value_counts().to_numpy()) for frame in inside}
+    batches = {side.batch for side in sides}
+    if len(logged) != 1 or len(batches) != 1:
+        return None
+    some = logged.pop()
+    whole = batches.pop()
+    if some is None or whole is None or some >= whole:
+        return None
+    return some, whole
 
 
 def _inside(frames: Sequence[pd.DataFrame], windows: Windows) -> list[pd.DataFrame]:

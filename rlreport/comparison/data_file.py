@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import math
 import warnings
 import zipfile
 import zlib
@@ -175,7 +176,7 @@ def with_even_blocks(window: pd.DataFrame) -> pd.DataFrame:
         return window
     pairs = window["pair"]
     usual_size = int(pairs.value_counts().iloc[0])
-    count = -(-len(window) // usual_size)
+    count = math.ceil(len(window) / usual_size)
     blocks = np.arange(len(window)) * count // len(window)
     first = pairs.iloc[0]
     return window.assign(pair=(first + blocks).astype(pairs.dtype))

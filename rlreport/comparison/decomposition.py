@@ -1,21 +1,24 @@
 r"""What a difference of rewards goes with: properties of responses, and parts of the reward.
 
 A property divides responses in two: those that have it (their answer is marked by ``####``, they
-are cut off, …) and those that do not. Let s be the share of a category c among the responses of a
-side, and m their mean reward, with weights such that every prompt counts once and each run of a
-side counts the same, as in the effect Δ on the reward. Then (Kitagawa 1955; Oaxaca 1973)
+are cut off, …) and those that do not. Its *part* of the effect Δ on the reward is
 
-    Δ = Σ_c ½ (m_base + m_new) (s_new − s_base) + Σ_c ½ (s_base + s_new) (m_new − m_base)
+    (share of NEW − share of BASE) · (mean reward with it − mean reward without it)
 
-exactly. The first sum is the *part* of Δ that goes with the share of the property, the second one
-is the *rest*. A category that one side lacks has the mean of the other side there. Properties
-overlap: each is compared with Δ by itself, and their parts do not add up to Δ.
+where shares count every prompt once and each run of a side the same, as Δ does, and the second
+factor compares responses of one run to one prompt (``contrast``): across prompts, a property of
+easy prompts would be taken for a reason of their rewards. The *rest* is Δ − part (Kitagawa 1955;
+Oaxaca 1973, with an effect of each prompt). Properties overlap: each is compared with Δ by itself,
+and their parts do not add up to Δ. Where no prompt has responses of both kinds, the part is
+unknown.
+
+If the sides have other prompts, their environments are properties, too. All responses to a prompt
+are of one environment, so that these are compared across prompts.
 
 If all responses of a side have the same reward, as in a run that earns nothing any more, this side
-cannot tell what a property is worth: then ½ (m_base + m_new) is the mean m of the other side, and
-½ (s_base + s_new) the share of the side without differences, which adds up to Δ as well. As any
-property that came with the collapse has a part then, one is named only if that is all of Δ, but for
-a tenth: then what is left of the other category would have earned nothing in the other run, too.
+cannot tell what a property is worth, and the other side alone does. As any property that came with
+the collapse has a part then, one is named only if that is all of Δ, but for a tenth: then what is
+left of the other category would have earned nothing in the other run, too.
 
 Where the reward is a weighted sum of logged parts, these do add up to Δ: the part that one of them
 has is its weight times the difference of its means.
@@ -34,9 +37,15 @@ from numpy.typing import NDArray
 from rlreport.check import gain, parts
 from rlreport.check.run import has
 from rlreport.check.series import Series
+from rlreport.comparison.contrast import (
+    Contrast,
+    contrast_between_prompts,
+    contrast_within_prompts,
+)
 from rlreport.comparison.data_file import EXTRA, PART
 from rlreport.comparison.means import effect_on, means_of
 from rlreport.comparison.statistics import LEVEL, Effect, p_of_parts
+from rlreport.comparison.tasks import environments_of
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.figures.rounding import change, rounded
 from rlreport.text.labels import ANSWER_MARKS
@@ -45,6 +54,8 @@ FORMATS = "answer_format"  # Column with bits of ``labels.ANSWER_MARKS``
 # Id of the property that the answer has its format: as a part of the reward says that pays for it,
 # else by its mark; ``Property.mark`` names either
 FORMAT = "format"
+# Id of the property that the prompt is of an environment, which ``Property.mark`` names
+ENVIRONMENT = "environment"
 ANY_MARK = "any"  # ``Property.mark`` of an answer that is marked in any way
 
 # Property -> column that is above 0 in responses that have it; empty in those that cannot have it.
@@ -72,8 +83,9 @@ _ROUNDING = 1e-3
 class Property(NamedTuple):
     """A property of responses, and what of the effect on the reward goes with it."""
 
-    id: str  # FORMAT or a key of _COLUMNS
-    # of FORMAT: the name of a part of the reward, one of ``labels.ANSWER_MARKS``, or ANY_MARK
+    id: str  # FORMAT, ENVIRONMENT or a key of _COLUMNS
+    # of FORMAT: the name of a part of the reward, one of ``labels.ANSWER_MARKS``, or ANY_MARK; of
+    # ENVIRONMENT its name
     mark: str
     # shares of responses that have the property
     base_share: float
@@ -83,7 +95,10 @@ class Property(NamedTuple):
     new_with: float
     base_without: float
     new_without: float
-    # what of the effect goes with the change of the share, and the rest: both add up to the effect
+    # what a response with it earns more than one without it to the same prompt
+    contrast: Contrast
+    # what of the effect goes with the change of the share, and the rest: both add up to the effect;
+    # NaN if the contrast is unknown
     part: float
     rest: float
     share: Effect  # difference of the shares
@@ -111,7 +126,7 @@ class Decomposition:
 
     Attributes:
         properties: those that some but not all compared responses have; of the ways to mark an
-            answer, the one whose share changed most.
+            answer, and of the environments, the one whose share changed most.
         reward_parts: parts that add up to the reward, and so to the effect; [] if not logged.
         main: the property that the headline names, None if no part is large and certain.
         main_part: the part of the reward that it may name instead, likewise.
@@ -126,7 +141,7 @@ class Decomposition:
 
     @property
     def listed(self) -> list[Property]:
-        """Properties whose share changed, if a tenth of the effect or more goes with them.
+        """Properties whose share changed, but for those with which less than a tenth surely goes.
 
         Of an effect that is not shown nothing can go with them: ``part`` and ``rest`` are NaN.
         """
@@ -134,7 +149,8 @@ class Decomposition:
         if not self.effect.is_shown:
             return [one._replace(part=np.nan, rest=np.nan) for one in changed]
         least = LISTED * abs(self.effect.value)
-        return [one for one in changed if abs(one.part) >= least]
+        # An unknown part, NaN, is not below.
+        return [one for one in changed if not abs(one.part) < least]
 
 
 NOTHING = Decomposition([], [], None, None, Effect())
@@ -254,30 +270,6 @@ def _category(
     return _Category(*shares, *means)
 
 
-def _part_and_rest(
-    categories: Sequence[_Category], without_differences: tuple[bool, bool]
-) -> tuple[float, float]:
-    """Return both sums of the module's formula.
-
-    ``without_differences``: of each side, whether all of its responses have the same reward.
-    """
-    of_base = 0.5  # weight of BASE's mean rewards, and of NEW's shares
-    if without_differences[0] != without_differences[1]:
-        of_base = float(without_differences[1])
-    part = 0.0
-    rest = 0.0
-    for one in categories:
-        base = one.new if np.isnan(one.base) else one.base
-        new = one.base if np.isnan(one.new) else one.new
-        if np.isnan(base):  # no response of either side
-            continue
-        mean = of_base * base + (1 - of_base) * new
-        share = (1 - of_base) * one.base_share + of_base * one.new_share
-        part += mean * (one.new_share - one.base_share)
-        rest += share * (new - base)
-    return part, rest
-
-
 class _Members(NamedTuple):
     """Which responses have a property, (responses,) for each run."""
 
@@ -287,23 +279,29 @@ class _Members(NamedTuple):
 
 
 def _properties(compared: Compared, weights: Sequence[Floats]) -> list[Property]:
-    logged = {(one.id, one.mark): one for one in _members(compared.frames)}
+    members = _members(compared.frames)
+    if not compared.whole.paired:
+        members += _of_environments(compared.frames)
+    logged = {(one.id, one.mark): one for one in members}
     found = [_property(compared, weights, one) for one in logged.values()]
     p_values = p_of_parts([one.share for one in found], compared.whole)
     found = [one._replace(p=p) for one, p in zip(found, p_values, strict=True)]
     formats = [one for one in found if one.id == FORMAT]
-    shown = [one for one in found if one.id != FORMAT]
+    environments = [one for one in found if one.id == ENVIRONMENT]
+    shown = [one for one in found if one.id not in (FORMAT, ENVIRONMENT)]
     # What the reward pays for tells more than a mark in the text.
     paid = [one for one in formats if one.mark not in (*ANSWER_MARKS, ANY_MARK)]
     if paid:
         shown.append(max(paid, key=lambda one: abs(one.share.value)))
     elif formats:
         shown.append(_most_changed(formats))
+    if environments:
+        shown.append(max(environments, key=lambda one: abs(one.share.value)))
     shown = [
         one._replace(within=_within(compared, logged[one.id, one.mark]))
         for one in shown
     ]
-    return sorted(shown, key=lambda one: -abs(one.part))
+    return sorted(shown, key=lambda one: -np.nan_to_num(abs(one.part)))
 
 
 def _members(frames: Sequence[pd.DataFrame]) -> list[_Members]:
@@ -321,6 +319,17 @@ def _members(frames: Sequence[pd.DataFrame]) -> list[_Members]:
         found.append(_Members(FORMAT, ANY_MARK, [one > 0 for one in marks]))
     found += _paid_formats(frames)
     return [one for one in found if 0 < np.concatenate(one.of_runs).mean() < 1]
+
+
+def _of_environments(frames: Sequence[pd.DataFrame]) -> list[_Members]:
+    """Return the environments, which responses are of; all responses to a prompt are of one."""
+    _, names, indices = environments_of(frames)
+    found = []
+    for number, name in enumerate(names):
+        of_runs = [index == number for index in indices]
+        if name and 0 < np.concatenate(of_runs).mean() < 1:
+            found.append(_Members(ENVIRONMENT, name, of_runs))
+    return found
 
 
 def _paid_formats(frames: Sequence[pd.DataFrame]) -> list[_Members]:
@@ -362,6 +371,23 @@ def _within(compared: Compared, members: _Members) -> Effect:
     return compared.effect_on(rewards)
 
 
+def _contrast(compared: Compared, members: _Members) -> Contrast:
+    """Return what a property is worth in the runs that can tell it."""
+    flat = compared.without_differences()
+    runs = [
+        (frame, of_run)
+        for number, (frame, of_run) in enumerate(
+            zip(compared.frames, members.of_runs, strict=True)
+        )
+        if all(flat) or not flat[int(number >= compared.base_count)]
+    ]
+    frames = [frame for frame, _ in runs]
+    of_runs = [of_run for _, of_run in runs]
+    if members.id == ENVIRONMENT:
+        return contrast_between_prompts(frames, of_runs)
+    return contrast_within_prompts(frames, of_runs)
+
+
 def _property(
     compared: Compared, weights: Sequence[Floats], members: _Members
 ) -> Property:
@@ -369,7 +395,8 @@ def _property(
     of_runs = members.of_runs
     having = _category(compared, weights, of_runs)
     lacking = _category(compared, weights, [~is_in for is_in in of_runs])
-    part, rest = _part_and_rest([having, lacking], compared.without_differences())
+    contrast = _contrast(compared, members)
+    part = contrast.value * (having.new_share - having.base_share)
     share = compared.effect_on([is_in.astype(np.float64) for is_in in of_runs])
     return Property(
         id=members.id,
@@ -380,8 +407,9 @@ def _property(
         new_with=rounded(having.new),
         base_without=rounded(lacking.base),
         new_without=rounded(lacking.new),
+        contrast=contrast,
         part=rounded(part),
-        rest=rounded(rest),
+        rest=rounded(compared.whole.value - part),
         share=share,
         within=Effect(),
         p=share.p,
@@ -411,11 +439,15 @@ def _main_property(
 ) -> Property | None:
     effect = compared.whole
     least = ALIKE if any(compared.without_differences()) else NAMED
-    large = [one for one in properties if _is_large(one.part, one.p, effect, least)]
+    large = [
+        one
+        for one in properties
+        if one.contrast.is_shown and _is_large(one.part, one.p, effect, least)
+    ]
     if not large:
         return None
     most = max(abs(one.part) for one in large)
-    order = [*_COLUMNS, FORMAT]
+    order = [ENVIRONMENT, *_COLUMNS, FORMAT]
     as_large = [one for one in large if abs(one.part) >= ALIKE * most]
     return min(as_large, key=lambda one: order.index(one.id))
 

@@ -17,6 +17,7 @@ from rlreport.comparison.headline import sentence
 from rlreport.comparison.outcome import Flip, Outcome, prompt_numbers
 from rlreport.comparison.run import settings_that_differ
 from rlreport.comparison.saved import ResponseId
+from rlreport.comparison.scale import Levels
 from rlreport.comparison.statistics import Effect, EqualKL
 from rlreport.comparison.tasks import CHANGES, Task
 from rlreport.comparison.why import why
@@ -59,7 +60,7 @@ def compare_json(outcome: Outcome) -> dict[str, Any]:
         "changed": _changed(outcome),
         "gate": {"failed": list(outcome.gate.failed), "exit": outcome.gate.exit},
         "verdict": _verdict(outcome),
-        "parts": _parts(comparison.decomposition),
+        "parts": _parts(outcome.decomposition),
         "tasks": _tasks(outcome),
         "prompts": _prompt_counts(comparison),
         "guardrails": [_guardrail(guardrail) for guardrail in comparison.guardrails],
@@ -97,8 +98,14 @@ def _verdict(outcome: Outcome) -> dict[str, Any]:
         "only_base": comparison.only_base,
         "only_new": comparison.only_new,
         "paired": effect.paired,
+        "trainer": _levels(comparison.trainer_levels),
+        "reference": _levels(comparison.reference),
         "reasons": comparison.reasons,
     }
+
+
+def _levels(levels: Levels | None) -> dict[str, float] | None:
+    return None if levels is None else levels._asdict()
 
 
 def _changed(outcome: Outcome) -> list[dict[str, str | None]]:
@@ -144,14 +151,10 @@ def _reward_part(found: RewardPart) -> dict[str, Any]:
 
 def _tasks(outcome: Outcome) -> dict[str, Any]:
     """Return the difference by environment and by difficulty."""
-    tasks = outcome.comparison.tasks
-    environments = [_task(task) for task in tasks.environments]
-    if outcome.redact:
-        for environment in environments:
-            environment["name"] = redacted_text(tasks.field, environment["name"])
+    tasks = outcome.tasks
     return {
         "field": tasks.field,
-        "environments": environments,
+        "environments": [_task(task) for task in tasks.environments],
         "difficulties": [_task(task) for task in tasks.difficulties],
     }
 
@@ -162,8 +165,11 @@ def _task(task: Task) -> dict[str, Any]:
 
 
 def _prompt_counts(comparison: Comparison) -> dict[str, int] | None:
-    """Return how many prompts improved, regressed and so on; None if they are not paired."""
-    if not comparison.effect.paired:
+    """Return how many prompts improved, regressed and so on.
+
+    None if they are not paired, or if rewards are on different scales.
+    """
+    if not comparison.effect.paired or comparison.reference is not None:
         return None
     changes = comparison.prompt_changes["change"]
     return {change: int((changes == change).sum()) for change in CHANGES.values()}

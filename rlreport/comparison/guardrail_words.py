@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from math import comb
+
 import numpy as np
 
 from rlreport.comparison.compare import Comparison
 from rlreport.comparison.data_file import PART, TRAINER
 from rlreport.comparison.guardrails import GUARDRAILS, OF_WHOLE_TEXTS, Guardrail
 from rlreport.comparison.outcome import Outcome
-from rlreport.comparison.statistics import Effect
+from rlreport.comparison.scale_words import rewards_differ
+from rlreport.comparison.statistics import LEVEL, Effect
 from rlreport.comparison.words import check_name
 from rlreport.text.messages import (
     clauses,
@@ -28,6 +32,23 @@ _IN_THESE_RUNS = {
     (False, False): translatable("lower, worse in these runs"),
 }
 
+# (whether units are blocks of steps, whether NEW is higher) -> words
+_TOO_FEW = {
+    (True, True): translatable(
+        "higher, but too few blocks of steps to be sure after correction"
+    ),
+    (True, False): translatable(
+        "lower, but too few blocks of steps to be sure after correction"
+    ),
+    (False, True): translatable(
+        "higher, but too few prompts to be sure after correction"
+    ),
+    (False, False): translatable(
+        "lower, but too few prompts to be sure after correction"
+    ),
+}
+_FAR = 10  # A difference of more than this multiple of a figure's values is no limit
+
 
 def guardrail_name(guardrail: Guardrail) -> str:
     if guardrail.id.startswith(PART):
@@ -42,8 +63,7 @@ def guardrail_level(guardrail: Guardrail, comparison: Comparison) -> str:
     With few runs, a difference may come from their seeds; the words say so.
     """
     if guardrail.level == "none":
-        lows = [one.effect.low for one in comparison.guardrails]
-        return not_shown(guardrail.effect, int(np.isfinite(lows).sum()))
+        return _not_shown(guardrail, comparison)
     is_higher = guardrail.effect.value > 0
     if guardrail.level == "changed":
         return message("higher") if is_higher else message("lower")
@@ -53,6 +73,18 @@ def guardrail_level(guardrail: Guardrail, comparison: Comparison) -> str:
     return message(_IN_THESE_RUNS[is_higher, is_better])
 
 
+def _not_shown(guardrail: Guardrail, comparison: Comparison) -> str:
+    """Return ``not_shown``, or why it would mislead."""
+    effect = guardrail.effect
+    tested = [one for one in comparison.guardrails if np.isfinite(one.effect.low)]
+    if effect.is_shown and _are_too_few(effect, tested):
+        in_blocks = comparison.metrics_alone or guardrail.column.startswith(TRAINER)
+        return message(_TOO_FEW[in_blocks, effect.value > 0])
+    if not effect.is_shown and _says_nothing(_most(effect), guardrail):
+        return message("no difference shown")
+    return not_shown(effect, len(tested))
+
+
 def not_shown(effect: Effect, count: int) -> str:
     """Return words on a difference that is not significant after correction for ``count`` figures.
 
@@ -60,8 +92,8 @@ def not_shown(effect: Effect, count: int) -> str:
     """
     if effect.low == effect.high == 0:
         return message("equal")
-    if effect.low <= 0 <= effect.high:
-        most = short_figure(max(abs(effect.low), abs(effect.high)))
+    if not effect.is_shown:
+        most = short_figure(_most(effect))
         return message("no difference shown (up to ±{most})", most=most)
     if effect.value > 0:
         return plural(
@@ -74,6 +106,30 @@ def not_shown(effect: Effect, count: int) -> str:
         "lower, but not after correction for {count} figures",
         count,
     )
+
+
+def _most(effect: Effect) -> float:
+    return max(abs(effect.low), abs(effect.high))
+
+
+def _says_nothing(most: float, guardrail: Guardrail) -> bool:
+    """Return whether a difference of up to ``most`` is no limit, next to the figure's values.
+
+    Shares near 0 are an exception: a rise by some hundredths is small, however large a multiple.
+    """
+    largest = max(abs(guardrail.base), abs(guardrail.new))
+    return most > largest * (1 if most > 1 else _FAR)
+
+
+def _are_too_few(effect: Effect, tested: Sequence[Guardrail]) -> bool:
+    """Return whether a permutation test of so few units cannot pass Holm's correction.
+
+    It has 2 of 2**n signs of pairs on its side at best, or 2 of the assignments to the sides.
+    """
+    count = effect.pairs
+    permutations = 2**count if effect.paired else comb(2 * count, count)
+    rejected = sum(one.level != "none" for one in tested)
+    return 2 / permutations * (len(tested) - rejected) > 1 - LEVEL
 
 
 def guardrails_note(comparison: Comparison) -> str:
@@ -119,7 +175,7 @@ def guardrails_note(comparison: Comparison) -> str:
 
 
 def caveats(outcome: Outcome) -> str:
-    """Return sentences on figures (guardrails) that got worse and new critical findings, or ""."""
+    """Return sentences on rewards, guardrails that got worse and new critical findings, or ""."""
     worse = [
         guardrail_name(guardrail)
         for guardrail in outcome.comparison.guardrails
@@ -131,7 +187,7 @@ def caveats(outcome: Outcome) -> str:
         for finding in outcome.changed["critical"]
         if finding.id != outcome.new.lead
     ]
-    parts = []
+    parts = [rewards_differ(outcome)]
     if worse:
         literal = translatable("Guardrails that got worse ({new}): {names}.")
         parts.append(message(literal, new=outcome.labels.new, names=clauses(worse)))

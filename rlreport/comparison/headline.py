@@ -8,6 +8,8 @@ from typing import NamedTuple
 from rlreport.comparison.labels import changed_settings, values_of
 from rlreport.comparison.outcome import Outcome
 from rlreport.comparison.remarks import reasons
+from rlreport.comparison.run import ComparedRun
+from rlreport.comparison.scale_words import against
 from rlreport.comparison.words import lead_of, window, with_sign
 from rlreport.text.clean import one_line
 from rlreport.text.messages import (
@@ -15,6 +17,7 @@ from rlreport.text.messages import (
     figure,
     listed,
     message,
+    phrases,
     plural,
     sentences,
     short_figure,
@@ -37,14 +40,22 @@ _IT_EARNS = {
     "better": translatable("It earns {difference} more than {base}"),
     "worse": translatable("It earns {difference} less than {base}"),
 }
+_BROKEN = translatable("{run} is broken: {reason}")
 _EQUAL = translatable("{new} and {base} earn the same")
 _NO_EVIDENCE = translatable("No evidence either way between {new} and {base}")
 _INCOMPARABLE = translatable("{new} and {base} cannot be compared")
+_OTHER_SCALE = translatable("{new} and {base} cannot be compared by reward")
 
 _REWARDS = {
     "val": translatable("validation reward"),
     "train": translatable("reward"),
     "all": translatable("reward"),
+}
+
+_RESPONSES = {
+    "val": translatable("validation responses"),
+    "train": translatable("training responses"),
+    "all": translatable("all responses"),
 }
 
 # Numbers from 10⁶ on, and below 0.0001, are not written with fixed decimals
@@ -73,8 +84,7 @@ def headline(outcome: Outcome) -> str:
     if _all_broken(outcome):
         return _both_broken(outcome)
     if outcome.broken:
-        literal = translatable("{run} is broken: {reason}")
-        return clauses(_broken(outcome, literal))
+        return clauses(_broken(outcome, _BROKEN, told=_BROKEN))
     return _result(outcome)
 
 
@@ -89,47 +99,136 @@ def _both_broken(outcome: Outcome) -> str:
 
 
 def sentence(outcome: Outcome) -> str:
-    """Return the result as sentences: broken runs, then the difference with its interval."""
+    """Return the result with its evidence, as one text."""
+    return sentences([result(outcome), evidence(outcome)])
+
+
+def result(outcome: Outcome) -> str:
+    """Return broken runs, then which side is better, by how much, and both rewards."""
+    parts = [_broken_runs(outcome)]
+    short = _result(outcome, names_new=not _only_new_is_broken(outcome))
+    if outcome.comparison.level == "incomparable":
+        return sentences([*parts, _sentence(short)])
+    numbers = _numbers(outcome)
+    literal = translatable("{result} ({reward} {new} against {base}).")
+    if _is_equal(outcome):
+        literal = translatable("{result} ({reward} {new}).")
+    with_rewards = message(
+        literal,
+        result=short,
+        reward=message(_REWARDS[outcome.comparison.split]),
+        new=numbers.new,
+        base=numbers.base,
+    )
+    return sentences([*parts, with_rewards])
+
+
+def evidence(outcome: Outcome) -> str:
+    """Return how sure the result is, and of what it is evidence."""
     comparison = outcome.comparison
-    parts = []
-    if _all_broken(outcome):
+    if comparison.level == "incomparable":
+        return reasons(outcome)[-1]  # the last reason says why there is no interval
+    clause = clauses(
+        [
+            _interval(outcome),
+            _compared(outcome),
+            _scope(outcome),
+            _settings_count(outcome),
+        ]
+    )
+    return sentences(
+        [
+            message("{clause:capital}.", clause=clause),
+            trainer_levels(outcome),
+            _detectable(outcome),
+        ]
+    )
+
+
+def trainer_levels(outcome: Outcome) -> str:
+    """Return the trainer's mean rewards if they are others than of the logged responses, or ""."""
+    comparison = outcome.comparison
+    levels = comparison.trainer_levels
+    if levels is None:
+        return ""
+    if comparison.logged_share is None:
+        clause = message(
+            "The trainer's own mean rewards are {means}, as the logged responses may be a sample",
+            means=against(levels),
+        )
+    else:
+        some, whole_batch = comparison.logged_share
+        clause = message(
+            "Only {some:count} of {all:count} responses per step are logged: the trainer's mean "
+            "rewards over all are {means}",
+            some=some,
+            all=whole_batch,
+            means=against(levels),
+        )
+    if not comparison.trainer_disagrees:
+        return _sentence(clause)
+    return message(
+        "{clause}; the two disagree, so neither side is called better.", clause=clause
+    )
+
+
+def _interval(outcome: Outcome) -> str:
+    """Return the interval, "" if all rewards are equal."""
+    if _is_equal(outcome):
+        return ""
+    literal = translatable("95% interval {low} to {high}")
+    if outcome.comparison.level == "no_evidence":
+        literal = translatable("difference {change}, 95% interval {low} to {high}")
+    numbers = _numbers(outcome)
+    return message(literal, change=numbers.change, low=numbers.low, high=numbers.high)
+
+
+def _compared(outcome: Outcome) -> str:
+    """Return what was compared: how many prompts, of which responses, at which steps."""
+    parts = [_prompts(outcome), window(outcome)]
+    if not outcome.comparison.metrics_alone:
+        parts.insert(1, message(_RESPONSES[outcome.comparison.split]))
+    return phrases(parts)
+
+
+def run_lines(outcome: Outcome) -> list[str]:
+    """Return a line on each broken or warned run: what its own report says of it."""
+    return [
+        message("{run} · {verdict}", run=name, verdict=what)
+        for run, name in _named(outcome)
+        if (what := _own_words(run, outcome))
+    ]
+
+
+def _own_words(run: ComparedRun, outcome: Outcome) -> str:
+    """Return what a broken or warned run's report says of it, "" if that is hidden or unknown."""
+    is_ill = run.level in ("critical", "warning")
+    return run.what if is_ill and not outcome.redact else ""
+
+
+def _named(outcome: Outcome) -> list[tuple[ComparedRun, str]]:
+    """Return each run with what sentences call it: its side's label, or one of several's name."""
+    named = []
+    for runs, label in (
+        (outcome.bases, outcome.labels.base),
+        (outcome.news, outcome.labels.new),
+    ):
+        named += [(run, label if len(runs) == 1 else run.name) for run in runs]
+    return named
+
+
+def _broken_runs(outcome: Outcome) -> str:
+    """Return a sentence on broken runs, "" without any; ``run_lines`` tells more of them."""
+    if not _all_broken(outcome):
+        broken = _broken(outcome, _BROKEN, told=translatable("{run} is broken"))
+        return _sentence(clauses(broken)) if broken else ""
+    others = clauses(_broken(outcome, translatable("{run}: {reason}")))
+    literal = translatable("{all}, so the difference between them means little.")
+    if others:
         literal = translatable(
             "{all}, so the difference between them means little ({runs})."
         )
-        reasons_of_runs = clauses(_broken(outcome, translatable("{run}: {reason}")))
-        parts.append(message(literal, all=_both_broken(outcome), runs=reasons_of_runs))
-    elif outcome.broken:
-        parts.append(_sentence(headline(outcome)))
-    if comparison.level == "incomparable":
-        why = reasons(outcome)[-1]  # the last reason says why there is no interval
-        return sentences([*parts, _sentence(_result(outcome)), why])
-    numbers = _numbers(outcome)
-    if _is_equal(outcome):
-        literal = translatable("{result} (reward {new}; {extent}; {scope})")
-    elif comparison.level == "no_evidence":
-        literal = translatable(
-            "{result}: {reward} {new} against {base} (difference {change}; 95% interval {low} to "
-            "{high}; {extent}; {scope})"
-        )
-    else:
-        literal = translatable(
-            "{result} ({reward} {new} against {base}; 95% interval {low} to {high}; {extent}; "
-            "{scope})"
-        )
-    extent = message(
-        "{prompts}, {window}", prompts=_prompts(outcome), window=window(outcome)
-    )
-    result = message(
-        literal,
-        result=_result(outcome, names_new=not _only_new_is_broken(outcome)),
-        reward=message(_REWARDS[comparison.split]),
-        extent=extent,
-        scope=_scope(outcome),
-        **numbers._asdict(),
-    )
-    parts.append(_sentence(clauses([result, _settings_count(outcome)])))
-    parts.append(_possible(outcome))
-    return sentences(parts)
+    return message(literal, all=_both_broken(outcome), runs=others)
 
 
 def _sentence(clause: str) -> str:
@@ -154,7 +253,7 @@ def _result(outcome: Outcome, *, names_new: bool = True) -> str:
     comparison = outcome.comparison
     labels = outcome.labels
     if comparison.level == "incomparable":
-        literal = _INCOMPARABLE
+        literal = _INCOMPARABLE if comparison.reference is None else _OTHER_SCALE
     elif _is_equal(outcome):
         literal = _EQUAL
     elif comparison.level == "no_evidence":
@@ -240,33 +339,28 @@ def _settings_count(outcome: Outcome) -> str:
     return plural("{count} setting differs", "{count} settings differ", count)
 
 
-def _possible(outcome: Outcome) -> str:
-    """Return how large an effect may be that was not shown, else ""."""
+def _detectable(outcome: Outcome) -> str:
+    """Return how large an effect would have been found, where none was, else ""."""
     effect = outcome.comparison.effect
-    most = max(abs(effect.low), abs(effect.high))
-    if outcome.comparison.level != "no_evidence" or most == 0:
+    # NaN if there are too few prompts, 0 if all rewards are equal
+    if outcome.comparison.level != "no_evidence" or not effect.mde > 0:
         return ""
-    if effect.mde > 0:  # NaN if there are too few prompts
-        return message(
-            "The effect could be up to ±{most}; one of {mde} would be found in 80% of such "
-            "comparisons.",
-            most=short_figure(most),
-            mde=short_figure(effect.mde),
-        )
-    return message("The effect could be up to ±{most}.", most=short_figure(most))
+    return message(
+        "An effect of {mde} or more would probably have been found (80% power).",
+        mde=short_figure(effect.mde),
+    )
 
 
-def _broken(outcome: Outcome, literal: str) -> list[str]:
-    """Return a clause on each broken run: which ``{run}`` it is, and the ``{reason}``."""
+def _broken(outcome: Outcome, literal: str, told: str = "") -> list[str]:
+    """Return a clause on each broken run: which ``{run}`` it is, and the ``{reason}``.
+
+    ``told``: the clause on those of which ``run_lines`` tells more, "" if they need none.
+    """
     found = []
-    for runs, label in (
-        (outcome.bases, outcome.labels.base),
-        (outcome.news, outcome.labels.new),
-    ):
-        for run in runs:
-            if run.broken:
-                name = label if len(runs) == 1 else run.name
-                found.append(message(literal, run=name, reason=lead_of(run)))
+    for run, name in _named(outcome):
+        chosen = told if _own_words(run, outcome) else literal
+        if run.broken and chosen:
+            found.append(message(chosen, run=name, reason=lead_of(run)))
     return found
 
 

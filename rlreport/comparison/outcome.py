@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,19 +16,25 @@ import pandas as pd
 from rlreport.check.finding import ToldFinding
 from rlreport.check.windows import log_odds_z, share_z
 from rlreport.comparison.compare import Comparison, compare_runs
+from rlreport.comparison.decomposition import ENVIRONMENT, Decomposition, Property
 from rlreport.comparison.guardrails import NEVER_BETTER, Guardrail
 from rlreport.comparison.labels import Labels, labels_of
 from rlreport.comparison.pair_tokens import TokenPair, token_pairs
-from rlreport.comparison.run import ComparedRun
+from rlreport.comparison.run import ComparedRun, settings_that_differ
 from rlreport.comparison.saved import ResponseId
-from rlreport.comparison.statistics import clearest_first
+from rlreport.comparison.statistics import shrunk
+from rlreport.comparison.tasks import Tasks
 from rlreport.figures.ragged import Floats
 from rlreport.figures.rounding import change, difference, significant
 from rlreport.options import FAIL_ON, CompareOptions
 from rlreport.summarise.steps import rounded_columns
+from rlreport.text.placeholders import Redactor
 from rlreport.text.tokens import units
 
 MAX_FLIPS = 200
+
+# Matches names of settings that name the model, or the reference
+_OF_MODEL = re.compile(r"model|checkpoint|\bref", re.IGNORECASE)
 
 # Words are counted in a random sample of this many compared responses per run
 MAX_TEXTS = 512
@@ -96,6 +103,41 @@ class Outcome:
         """What the sides are called: by the setting that differs, or by their runs' names."""
         return labels_of(self.bases, self.news, redact=self.redact)
 
+    @cached_property
+    def tasks(self) -> Tasks:
+        """The difference by task; with ``--redact``, numbers replace the names of environments."""
+        tasks = self.comparison.tasks
+        if not self.redact:
+            return tasks
+        # "" stands for all others.
+        environments = [
+            task._replace(name=self._redactor(task.name) if task.name else "")
+            for task in tasks.environments
+        ]
+        return replace(tasks, environments=environments)
+
+    @cached_property
+    def decomposition(self) -> Decomposition:
+        """What the difference goes with; environments are named as in ``tasks``."""
+        found = self.comparison.decomposition
+        if not self.redact:
+            return found
+        _ = self.tasks  # their names have the first numbers
+        return replace(
+            found,
+            properties=[self._redacted(one) for one in found.properties],
+            main=found.main and self._redacted(found.main),
+        )
+
+    def _redacted(self, found: Property) -> Property:
+        if found.id != ENVIRONMENT:
+            return found
+        return found._replace(mark=self._redactor(found.mark))
+
+    @cached_property
+    def _redactor(self) -> Redactor:
+        return Redactor()
+
     @property
     def is_pair(self) -> bool:
         """Whether both sides are one run, so that a difference may be due to the seed alone."""
@@ -135,6 +177,9 @@ def outcome_of(
     new = news[0]
     comparison = compare_runs([run.side for run in bases], [run.side for run in news])
     comparison = _with_undecided_guardrails(comparison, base, new)
+    if _models_differ(base, new):
+        # Their references may differ, and with them what these earn.
+        comparison = replace(comparison, reference=None)
     changed = _changed_findings(base, new)
     won_and_lost = flips(comparison)
     base_responses, new_responses = comparison.compared
@@ -236,6 +281,11 @@ def _is_undecided(
     )
 
 
+def _models_differ(base: ComparedRun, new: ComparedRun) -> bool:
+    relevant, _ = settings_that_differ(base, new)
+    return any(_OF_MODEL.search(setting.key) for setting in relevant)
+
+
 def _changed_findings(
     base: ComparedRun, new: ComparedRun
 ) -> dict[str, list[ToldFinding]]:
@@ -292,7 +342,7 @@ def _gate(
 def flips(comparison: Comparison, most: int = MAX_FLIPS) -> list[Flip]:
     """Return up to ``most`` paired prompts with different rewards.
 
-    Those come first whose difference is the largest in standard errors.
+    Those with the largest differences come first, after noisy differences were ``shrunk``.
     """
     if not comparison.effect.paired:
         return []
@@ -303,7 +353,8 @@ def flips(comparison: Comparison, most: int = MAX_FLIPS) -> list[Flip]:
     table = base_rewards.add_suffix("_base").join(new_rewards.add_suffix("_new"))
     delta = difference(table["reward_new"], table["reward_base"])
     errors = np.hypot(table["error_base"].to_numpy(), table["error_new"].to_numpy())
-    table = table.iloc[clearest_first(delta, errors)]
+    order = np.argsort(-np.abs(shrunk(delta, errors)), kind="stable")
+    table = table.iloc[order]
     changed = []
     for pair, base_reward, new_reward, base_response, new_response in zip(
         table.index.tolist(),
@@ -337,11 +388,10 @@ def _rewards_by_prompt(frame: pd.DataFrame) -> pd.DataFrame:
     means = rewards.transform("mean")
     counts = rewards.count()
     deviation = pd.Series(difference(frame["reward"], means), frame.index)
-    squares = (deviation**2).groupby(frame["pair"]).sum()
-    # The variance within prompts; each prompt's mean takes one degree of freedom.
-    usual = squares.sum() / max(1, len(frame) - len(counts))
-    # Of few responses, that of a prompt may be 0 by chance: the usual one counts like a response.
-    errors = np.sqrt((squares + usual) / counts) / np.sqrt(counts)
+    # One variance for all prompts, as most have too few responses for one of their own. Each
+    # prompt's mean takes one degree of freedom.
+    variance = (deviation**2).sum() / max(1, len(frame) - len(counts))
+    errors = np.sqrt(variance / counts)
     table = rounded_columns(pd.DataFrame({"reward": rewards.mean(), "error": errors}))
     rows = deviation.abs().groupby(frame["pair"]).idxmin()
     nearest = frame.loc[rows, ["step", "n"]]

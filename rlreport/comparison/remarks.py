@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 from numpy.typing import NDArray
 
 from rlreport.comparison.outcome import Outcome
 from rlreport.comparison.run import ComparedRun
+from rlreport.comparison.scale_words import reward_scale
 from rlreport.comparison.statistics import EqualKL
 from rlreport.comparison.words import signed, window
 from rlreport.figures.ragged import spans
@@ -17,8 +16,6 @@ from rlreport.text.messages import (
     figure,
     listed,
     message,
-    phrases,
-    sentences,
     span,
     translatable,
     whole,
@@ -46,35 +43,28 @@ REASONS = {
         "paired, so the runs are compared unpaired, clustered by prompt, with far less "
         "power."
     ),
+    "trainer_disagrees": translatable(
+        "The trainer's mean rewards differ the other way than those of the logged responses, so "
+        "neither side is called better."
+    ),
     "no_reward": translatable("A side has no rewards in the compared responses."),
     "few_prompts": translatable(
         "Fewer than three prompts (of metrics: blocks of steps) can be compared."
     ),
 }
 
-_COMPARED = {
-    "val": translatable("Compared: validation responses."),
-    "train": translatable("Compared: training responses."),
-    "all": translatable("Compared: all responses, as none are of a known split."),
-}
-# Value of ``change`` in ``Comparison.prompt_changes`` -> how many prompts it has
-_COUNTED = {
-    "improved": translatable("{count:count} improved"),
-    "regressed": translatable("{count:count} regressed"),
-    "same": translatable("{count:count} the same within noise"),
-    "always": translatable("{count:count} always solved"),
-    "never": translatable("{count:count} never solved"),
-}
 _MOST_SPANS = 3  # of steps, that are listed
 
 
 def notes(outcome: Outcome) -> list[str]:
     """Return sentences on what was compared and on what limits the result."""
     comparison = outcome.comparison
-    parts = [_compared(outcome)]
+    parts = [_prompts_of_one_side(outcome)]
     # A single reason why runs cannot be compared is in the result already.
     if comparison.level != "incomparable" or len(comparison.reasons) > 1:
-        parts += reasons(outcome)
+        # What the trainer says is beside the result, too.
+        told = zip(comparison.reasons, reasons(outcome), strict=True)
+        parts += [words for reason, words in told if reason != "trainer_disagrees"]
     parts.append(band_note(outcome))
     if not outcome.is_pair:
         literal = translatable(
@@ -97,30 +87,27 @@ def notes(outcome: Outcome) -> list[str]:
 
 def reasons(outcome: Outcome) -> list[str]:
     """Return the sentences of ``Comparison.reasons``, in the same order."""
-    return [message(REASONS[reason]) for reason in outcome.comparison.reasons]
+    scale = reward_scale(outcome)
+    return [
+        scale if reason == "scales" else message(REASONS[reason])
+        for reason in outcome.comparison.reasons
+    ]
 
 
-def _compared(outcome: Outcome) -> str:
-    """Return sentences on the compared responses, and on prompts that only one side has."""
+def _prompts_of_one_side(outcome: Outcome) -> str:
+    """Return a sentence on prompts that only one side has, "" if there are none."""
     comparison = outcome.comparison
-    if comparison.metrics_alone:
+    if comparison.metrics_alone or not (comparison.only_base or comparison.only_new):
         return ""
-    parts = [message(_COMPARED[comparison.split])]
-    if comparison.only_base or comparison.only_new:
-        literal = translatable(
-            "Prompts in common: {shared:count}; on one side only: {base:count} ({base_name}), "
-            "{new:count} ({new_name})."
-        )
-        only = message(
-            literal,
-            shared=comparison.shared,
-            base=comparison.only_base,
-            base_name=outcome.labels.base,
-            new=comparison.only_new,
-            new_name=outcome.labels.new,
-        )
-        parts.append(only)
-    return sentences(parts)
+    return message(
+        "Prompts in common: {shared:count}; on one side only: {base:count} ({base_name}), "
+        "{new:count} ({new_name}).",
+        shared=comparison.shared,
+        base=comparison.only_base,
+        base_name=outcome.labels.base,
+        new=comparison.only_new,
+        new_name=outcome.labels.new,
+    )
 
 
 def band_note(outcome: Outcome) -> str:
@@ -198,22 +185,6 @@ def _run_notes(run: ComparedRun) -> list[str]:
             )
         )
     return remarks
-
-
-def counted(counts: Mapping[str, int]) -> str:
-    """Return the numbers of prompts by ``change`` (``Comparison.prompt_changes``) as a clause."""
-    return phrases(
-        message(words, count=counts[change])
-        for change, words in _COUNTED.items()
-        if counts.get(change)
-    )
-
-
-def prompts_note(outcome: Outcome) -> str:
-    """Return a sentence on how many prompts improved, regressed and so on, "" if unpaired."""
-    counts = outcome.comparison.prompt_changes["change"].value_counts()
-    clause = counted({str(change): int(count) for change, count in counts.items()})
-    return message("Prompts: {counts}.", counts=clause) if clause else ""
 
 
 def findings_note(outcome: Outcome) -> str:

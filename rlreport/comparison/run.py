@@ -12,11 +12,12 @@ import numpy as np
 import pandas as pd
 
 from rlreport.about.card import card_texts, run_card
+from rlreport.check.course import Course
 from rlreport.check.finding import Onset, Rank, Severity, ToldFinding
 from rlreport.check.sentence import translatable_title
 from rlreport.check.verdict import Verdict
 from rlreport.comparison.compare import Side, side_of
-from rlreport.comparison.data_file import response_data, trainer_rows
+from rlreport.comparison.data_file import METRICS_FILE, response_data, trainer_rows
 from rlreport.comparison.saved import (
     BOOKKEEPING,
     EarlierReport,
@@ -27,8 +28,9 @@ from rlreport.comparison.saved import (
 from rlreport.formats.logged import dicts
 from rlreport.options import CompareOptions, GaeOptions, part
 from rlreport.read.rollouts import Rollout, Rollouts
+from rlreport.summarise.steps import most_common
 from rlreport.tables import Tables
-from rlreport.text.clean import without_controls
+from rlreport.text.clean import one_line, without_controls
 from rlreport.text.messages import sample_note
 
 # Matches names (or sections) of settings that affect training
@@ -40,6 +42,16 @@ _TRAINING = re.compile(
 
 # Values of a setting that count as if it were missing
 UNSET = {None, "null", "None", "", "False", "false"}
+
+# Matches names of metrics that are the number of responses of a step
+_COUNTS_RESPONSES = re.compile(
+    r"(?:^|[/.])(?:num|n)_(?:rollouts|responses|completions)$"
+)
+MOST_RESPONSES = 1e9  # of a step; more are no number of responses
+
+LONGEST_WHAT = (
+    600  # Characters of a verdict's sentence; usual ones have half of them at most
+)
 
 CUT = "cut_texts"  # Id of the note that the logger cuts texts
 
@@ -64,6 +76,9 @@ class ComparedRun:
     # id -> finding (detected problem), a warning or critical
     findings: Mapping[str, ToldFinding]
     texts: Texts
+    # the verdict's sentence on what happened, "" if its report has none; translatable if the run
+    # was read from logs
+    what: str = ""
     notes: int = 0  # number of findings that are notes, neither warnings nor critical
     # whether it was read from logs, so that all texts are available
     from_logs: bool = False
@@ -104,6 +119,8 @@ def of_logs(  # noqa: PLR0917
         side_of(name, response_data(tables), pair_by=options.pair_by),
         trainer=trainer_rows(tables.metrics, tables.metric_roles),
         cut=any(finding.id == CUT for finding in verdict.findings),
+        trainer_leads=_is_of_trainer(verdict.courses.get("reward")),
+        batch=_batch_size(tables.metrics),
     )
     findings = {
         finding.id: finding
@@ -117,6 +134,7 @@ def of_logs(  # noqa: PLR0917
         lead=verdict.lead,
         findings=findings,
         texts=_text_reader(rollouts, tables),
+        what=verdict.what,
         notes=len(verdict.findings) - len(findings),
         from_logs=True,
         rollouts=_token_reader(rollouts, tables),
@@ -124,6 +142,31 @@ def of_logs(  # noqa: PLR0917
         facts=settings | card_texts(run_card([path]).entries),
         sample_note=tables.sample_note,
     )
+
+
+def _is_of_trainer(course: Course | None) -> bool:
+    return course is not None and course.source == "metrics"
+
+
+def _is_rewards_of_trainer(course: Mapping[str, Any]) -> bool:
+    """Return the same of a course of ``report.json``, if it is that of the reward."""
+    is_metric = section(course, "series").get("file") == Path(METRICS_FILE).name
+    return is_metric and course.get("quantity") == "reward"
+
+
+def _batch_size(metrics: pd.DataFrame) -> int | None:
+    """Return the usual number of responses of a step if a metric tells it, else None.
+
+    Settings do not tell: the same name counts prompts in one trainer and responses in another.
+    """
+    for name in map(str, metrics.columns):
+        if _COUNTS_RESPONSES.search(name):
+            counts = metrics[name].to_numpy(np.float64)
+            counts = counts[np.isfinite(counts) & (counts == np.floor(counts))]
+            usual = most_common(counts)
+            if usual is not None and 0 < usual < MOST_RESPONSES:
+                return int(usual)
+    return None
 
 
 def _text_reader(rollouts: Rollouts, tables: Tables) -> Texts:
@@ -179,9 +222,13 @@ def of_report(report: EarlierReport, pair_by: str) -> ComparedRun:
         for finding in all_findings
         if finding.get("severity") in ("critical", "warning")
     ]
+    metrics = report.metrics()
+    courses = dicts(section(about, "verdict").get("course"))
     side = replace(
         side_of(name, report.responses, pair_by=pair_by),
-        trainer=trainer_rows(report.metrics(), _texts(section(about, "metric_roles"))),
+        trainer=trainer_rows(metrics, _texts(section(about, "metric_roles"))),
+        trainer_leads=any(map(_is_rewards_of_trainer, courses)),
+        batch=_batch_size(metrics),
         cut=any(finding.get("id") == CUT for finding in all_findings),
     )
     # As of logs: gamma and lambda, then the run's configuration
@@ -193,6 +240,7 @@ def of_report(report: EarlierReport, pair_by: str) -> ComparedRun:
         lead=_text(lead.get("id")) if lead else None,
         findings={finding.id: finding for finding in findings},
         texts=report.texts,
+        what=_sentence(section(about, "verdict").get("what")),
         notes=sum(finding.get("severity") == "info" for finding in all_findings),
         rollouts=report.rollouts,
         tokens=report.tokens(),
@@ -239,6 +287,11 @@ def _finding(finding: Mapping[str, Any]) -> ToldFinding:
         onset=onset,
         title=title,
     )
+
+
+def _sentence(value: object) -> str:
+    """Return a sentence of a report, which others may have written, as a line of usual length."""
+    return one_line(value, LONGEST_WHAT) if isinstance(value, str) else ""
 
 
 def _texts(values: Mapping[str, Any]) -> dict[str, str]:

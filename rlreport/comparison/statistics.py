@@ -259,35 +259,36 @@ def relabel_p(base: Floats, new: Floats) -> float:
     """Return the two-sided p-value for a random assignment of the prompts to the two sides.
 
     With one binary response per prompt this is Fisher's exact test. Assignments are enumerated or
-    sampled as in ``sign_flip_p``.
+    sampled as in ``sign_flip_p``. Which side is BASE makes no difference to p.
     """
     max_size = _MAX_RATIO * min(len(base), len(new))
     base = base[:max_size]
     new = new[:max_size]
     # Sums of groups of prompts are permuted; with few prompts, a group is one prompt.
     group_size = ceil((len(base) + len(new)) / _MAX_VALUES)
-    base = _group_sums(base, group_size)
-    new = _group_sums(new, group_size)
-    new_count = len(new)
-    pooled = np.concatenate([new, base])
+    groups = [_group_sums(side, group_size) for side in (base, new)]
+    # Labels are drawn for the smaller side, so that swapped sides have the same ones.
+    groups.sort(key=lambda side: (len(side), side.tolist()))
+    size = len(groups[0])
+    pooled = np.concatenate(groups)
     # Subtracting the mode does not change the test, and leaves fewer nonzero values.
     values, counts = np.unique(pooled, return_counts=True)
     pooled = pooled - values[counts.argmax()]
-    observed = pooled[:new_count].sum()
+    observed = pooled[:size].sum()
     nonzero_values = pooled[pooled != 0]
     if len(nonzero_values) > MAX_ENUMERATED:
-        # The first ``new_count`` of ``pooled`` are those of NEW, as in the first row of labels.
-        labels = _labels(len(pooled), new_count)
+        # The first ``size`` of ``pooled`` are those of one side, as in the first row of labels.
+        labels = _labels(len(pooled), size)
         return _two_sided(exact_product(labels, pooled), observed)
-    # Each subset of the nonzero values that NEW may get gives one sum of NEW.
+    # Each subset of the nonzero values that this side may get gives one sum of it.
     subsets = _subsets(len(nonzero_values))
     sums = exact_product(subsets, nonzero_values)
-    # Probability that NEW gets exactly k given nonzero values: zeros fill the rest of its side.
+    # Probability that it gets exactly k given nonzero values: zeros fill the rest of it.
     zero_count = len(pooled) - len(nonzero_values)
-    assignments = comb(len(pooled), new_count)
+    assignments = comb(len(pooled), size)
     probabilities = np.zeros(len(nonzero_values) + 1)
-    for k in range(min(new_count, len(nonzero_values)) + 1):
-        probabilities[k] = comb(zero_count, new_count - k) / assignments
+    for k in range(min(size, len(nonzero_values)) + 1):
+        probabilities[k] = comb(zero_count, size - k) / assignments
     subset_sizes = subsets.sum(axis=1).astype(np.int64)
     return _two_sided(sums, observed, probabilities[subset_sizes])
 
@@ -341,16 +342,23 @@ def _two_sided(sums: Floats, observed: float, weights: Floats | None = None) -> 
     return min(1.0, 2 * min(upper, lower))
 
 
-def clearest_first(differences: Floats, errors: Floats) -> Ints:
-    """Return the order of differences, (prompts,): the most standard errors from 0 first.
+def shrunk(differences: Floats, errors: Floats) -> Floats:
+    """Shrink the differences of prompts, (prompts,), towards their mean, noisy ones more.
 
-    So those of prompts with few responses, which are often large by chance, do not come first. Of
-    equally many, or without any variation, the largest difference comes first.
+    ``errors`` are their standard errors, (prompts,). This is the normal-normal empirical Bayes
+    estimate (Efron & Morris 1975), which prevents prompts with few responses from coming first by
+    chance.
     """
-    sizes = np.abs(differences)
-    # An error of 0 belongs to all prompts or to none, as their variance is pooled.
-    in_errors = significant(sizes / np.maximum(errors, _TINY))
-    return np.lexsort((-sizes, -in_errors))
+    if len(differences) < 2:
+        return differences
+    mean = differences.mean()
+    noise = np.square(errors)
+    # Variance of the true differences: what noise does not account for
+    signal = max(0.0, differences.var() - noise.mean())
+    total = signal + noise
+    # Without noise and without differences there is nothing to shrink.
+    reliability = np.where(total > _TINY, signal / np.maximum(total, _TINY), 1.0)
+    return significant(mean + reliability * (differences - mean))
 
 
 class Band(NamedTuple):

@@ -110,7 +110,7 @@ def tasks_of(
         others: the responses of each BASE run at other steps.
     """
     paired = effect.paired
-    field, names, indices = _environments(frames)
+    field, names, indices = environments_of(frames)
     environments = []
     for number, name in enumerate(names):
         chosen = [
@@ -129,7 +129,7 @@ def tasks_of(
     return Tasks(field, judged[:count], judged[count:])
 
 
-def _environments(
+def environments_of(
     frames: Sequence[pd.DataFrame],
 ) -> tuple[str, list[str], list[Ints]]:
     """Return the field of environments, their names, and each run's index of them by response."""
@@ -198,11 +198,14 @@ def _class_task(
     is_in = weights > 0
     # Means over the prompts that are in are those weighted over all of them.
     scale = is_in.sum() / weights.sum()
-    base = sum(
-        fold.bases.to_numpy() * one[:, None]
-        for fold, one in zip(folds, members, strict=True)
+    base = np.mean(
+        [
+            fold.bases.to_numpy() * one[:, None]
+            for fold, one in zip(folds, members, strict=True)
+        ],
+        axis=0,
     )
-    of_base = scale * base[is_in].T / len(folds)
+    of_base = scale * base[is_in].T
     of_new = scale * (news.to_numpy() * weights[:, None])[is_in].T
     effect = paired_effect(of_base, of_new)
     count = round(float(weights.sum()))

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import math
 
-from rlreport.comparison.decomposition import ANY_MARK, FORMAT, Property, RewardPart
+from rlreport.comparison.decomposition import (
+    ANY_MARK,
+    ENVIRONMENT,
+    FORMAT,
+    Property,
+    RewardPart,
+)
+from rlreport.comparison.labels import Labels
 from rlreport.comparison.outcome import Outcome
 from rlreport.comparison.words import short_signed
 from rlreport.text.messages import (
@@ -23,46 +30,62 @@ _MARKS = {"answer": translatable("“Answer:”"), "json": translatable("JSON at
 # Responses earn about the same if their difference is surely below this part of the effect
 ALIKE = 0.5
 
+# A property is lost, or new, if its share changes by this or more
+LOST = 0.5
+
 # Property -> (what the difference goes with, how many responses have it, how the others compare)
 _HAVE = {
     "cut_off": (
         translatable("cut-off responses"),
-        translatable("{new} against {base} of the responses are cut off"),
+        translatable(
+            "{new} of the responses of {new_name} are cut off, {base} of {base_name}"
+        ),
         translatable("those that are not cut off"),
     ),
     "unclosed_thinking": (
         translatable("thinking that does not end"),
         translatable(
-            "{new} against {base} of the responses do not close their thinking"
+            "{new_name} does not close its thinking in {new} of its responses, {base_name} in "
+            "{base}"
         ),
         translatable("those that close it"),
     ),
     "tool_failed": (
         translatable("failed tool calls"),
-        translatable("in {new} against {base} of the responses a tool call fails"),
+        translatable(
+            "a tool call fails in {new} of the responses of {new_name}, in {base} of {base_name}"
+        ),
         translatable("those without"),
     ),
     "unparsed_call": (
         translatable("tool calls that cannot be parsed"),
         translatable(
-            "{new} against {base} of the responses have a tool call that cannot be parsed"
+            "{new} of the responses of {new_name} have a tool call that cannot be parsed, {base} "
+            "of {base_name}"
         ),
         translatable("those without"),
     ),
     "other_script": (
         translatable("responses in another script"),
         translatable(
-            "{new} against {base} of the responses are in another script than the prompt"
+            "{new} of the responses of {new_name} are in another script than the prompt, {base} "
+            "of {base_name}"
         ),
         translatable("the others"),
     ),
 }
 _FORMAT = translatable("the answer's format")
-_WITH_MARK = translatable("{new} against {base} of the responses have {mark}")
-_WITHOUT_MARK = translatable("{new} against {base} of the responses leave out {mark}")
-_MARKED = translatable("{new} against {base} of the responses mark their answer")
+_WITH_MARK = translatable(
+    "{new_name} has {mark} in {new} of its responses, {base_name} in {base}"
+)
+_WITHOUT_MARK = translatable(
+    "{new_name} leaves out {mark} in {new} of its responses, {base_name} in {base}"
+)
+_MARKED = translatable(
+    "{new_name} marks its answer in {new} of its responses, {base_name} in {base}"
+)
 _NOT_MARKED = translatable(
-    "{new} against {base} of the responses do not mark their answer"
+    "{new_name} does not mark its answer in {new} of its responses, {base_name} in {base}"
 )
 
 
@@ -71,13 +94,27 @@ def why(outcome: Outcome) -> str:
 
     It says with what the difference goes, never that this is its cause.
     """
-    found = outcome.comparison.decomposition
+    found = outcome.decomposition
     effect = outcome.comparison.effect.value
     if found.main and _divides_a_side(found.main):
-        return _goes_with(effect, found.main.part, *_on_property(found.main, effect))
+        said = _on_property(found.main, effect, outcome.labels)
+        return _goes_with(effect, found.main.part, *said)
     if found.main_part:
-        return _goes_with(effect, found.main_part.part, *_on_part(found.main_part))
+        said = _on_part(found.main_part, outcome.labels)
+        return _goes_with(effect, found.main_part.part, *said)
+    unknown = [one for one in found.listed if _is_lost(one)]
+    if unknown and outcome.comparison.effect.is_shown:
+        return message(
+            "{shares}. No prompt has responses of both kinds in one run, so that it is unknown "
+            "what goes with this.",
+            shares=_shares(unknown[0], outcome.labels),
+        )
     return ""
+
+
+def _is_lost(found: Property) -> bool:
+    """Return whether most responses got or lost a property, whose part cannot be told."""
+    return math.isnan(found.part) and abs(found.new_share - found.base_share) >= LOST
 
 
 def _divides_a_side(found: Property) -> bool:
@@ -91,39 +128,57 @@ def _divides_a_side(found: Property) -> bool:
 
 
 def _goes_with(effect: float, part: float, what: str, detail: str) -> str:
+    # Both have the same sign: the headline says which side earns more.
     return message(
-        "{part} of {effect} goes with {what}: {detail}.",
-        part=short_signed(part),
-        effect=short_signed(effect),
+        "{part} of the {effect} goes with {what}: {detail}.",
+        part=short_figure(abs(part)),
+        effect=short_figure(abs(effect)),
         what=what,
         detail=detail,
     )
 
 
-def _on_part(part: RewardPart) -> tuple[str, str]:
+def _on_part(part: RewardPart, labels: Labels) -> tuple[str, str]:
     """Return the name of a part of the reward, and its means."""
     what = message("the reward's part {name}", name=quoted(part.name))
     detail = message(
-        "{new} against {base}",
+        "{new_name} {new}, {base_name} {base}",
         new=short_figure(part.new),
         base=short_figure(part.base),
+        new_name=labels.new,
+        base_name=labels.base,
     )
     return what, detail
 
 
-def _on_property(found: Property, effect: float) -> tuple[str, str]:
+def _on_property(found: Property, effect: float, labels: Labels) -> tuple[str, str]:
     """Return the name of a property, and how many responses have it and what the others earn."""
     if found.id == FORMAT:
-        return message(_FORMAT), _on_format(found, effect)
-    what, how_many, others = _HAVE[found.id]
-    shares = message(
-        how_many, new=percent(found.new_share), base=percent(found.base_share)
-    )
+        return message(_FORMAT), _on_format(found, effect, labels)
+    if found.id == ENVIRONMENT:
+        return message("the mix of environments"), _on_environment(found, labels)
+    what, _, others = _HAVE[found.id]
+    shares = _shares(found, labels)
     rewards = _rewards_of(message(others), found.new_without, found.base_without)
     return message(what), clauses([shares, rewards])
 
 
-def _on_format(found: Property, effect: float) -> str:
+def _shares(found: Property, labels: Labels) -> str:
+    """Return how many responses of each side have a property."""
+    literal = _MARKED if found.mark == ANY_MARK else _WITH_MARK
+    if found.id != FORMAT:
+        literal = _HAVE[found.id][1]
+    return message(
+        literal,
+        new=percent(found.new_share),
+        base=percent(found.base_share),
+        new_name=labels.new,
+        base_name=labels.base,
+        mark=_mark(found),
+    )
+
+
+def _on_format(found: Property, effect: float, labels: Labels) -> str:
     """Return how many responses mark their answer in a way, and what those earn that do well."""
     is_any = found.mark == ANY_MARK
     new = found.new_share
@@ -134,7 +189,14 @@ def _on_format(found: Property, effect: float) -> str:
     if is_good and new < base:
         literal = _NOT_MARKED if is_any else _WITHOUT_MARK
         new, base = 1 - new, 1 - base
-    shares = message(literal, new=percent(new), base=percent(base), mark=_mark(found))
+    shares = message(
+        literal,
+        new=percent(new),
+        base=percent(base),
+        new_name=labels.new,
+        base_name=labels.base,
+        mark=_mark(found),
+    )
     if is_good:
         return clauses([shares, _among_marked(found, effect)])
     without = message("those without it")
@@ -142,8 +204,23 @@ def _on_format(found: Property, effect: float) -> str:
     return clauses([shares, rewards])
 
 
+def _on_environment(found: Property, labels: Labels) -> str:
+    """Return which part of the responses of each side is of an environment."""
+    return message(
+        "{share} of the responses of {new_name} are of {environment}, {base_share} of those of "
+        "{base_name}",
+        share=percent(found.new_share),
+        base_share=percent(found.base_share),
+        new_name=labels.new,
+        base_name=labels.base,
+        environment=quoted(found.mark),
+    )
+
+
 def _mark(found: Property) -> str:
-    return message(_MARKS.get(found.mark, found.mark))
+    if found.mark in _MARKS:
+        return message(_MARKS[found.mark])
+    return quoted(found.mark)
 
 
 def _among_marked(found: Property, effect: float) -> str:

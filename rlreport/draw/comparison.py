@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 
 from rlreport.check.finding import Rank, Severity, ToldFinding
+from rlreport.check.series import Series
 from rlreport.comparison.labels import Labels
 from rlreport.comparison.outcome import Outcome
 from rlreport.comparison.run import ComparedRun
@@ -24,7 +26,7 @@ from rlreport.draw.frame import Frame
 from rlreport.draw.paths import Path, path_chart
 from rlreport.draw.rules import RunRule
 from rlreport.draw.theme import DASHED, LIGHT
-from rlreport.figures.ragged import Floats
+from rlreport.figures.ragged import Floats, Ints
 from rlreport.text.messages import figure, message, sentences, span, translatable
 
 # Most characters of a side's name at a rule
@@ -37,22 +39,50 @@ def comparison_charts(outcome: Outcome) -> list[Chart]:
     The last one needs KL of both runs, in ranges that overlap.
     """
     comparison = outcome.comparison
-    labels = outcome.labels
-    steps = comparison.windows.common.astype(np.float64)
+    steps, rewards = _on_shared_axis(*comparison.rewards)
+    common = comparison.windows.common.astype(np.float64)
     charts: list[Chart | None] = []
     if len(steps):
-        band = comparison.band
-        frame = Frame(
-            steps,
-            _findings(steps, band),
-            rules=_rules(outcome),
-            labels_rules=True,
-        )
-        charts.append(_reward_chart(frame, comparison.curves, labels))
-        charts.append(_difference_chart(frame, band, labels))
+        frame = Frame(steps, rules=_rules(outcome), labels_rules=True)
+        charts.append(_reward_chart(frame, rewards, outcome))
+        # Rewards on two scales have no difference.
+        if len(common) and comparison.reference is None:
+            of_difference = replace(
+                frame,
+                steps=common,
+                findings=_findings(common, comparison.band),
+                within=_joined(frame.extent, Frame(common).extent),
+            )
+            charts.append(_difference_chart(of_difference, outcome))
     if comparison.paths:
-        charts.append(_path_chart(comparison.paths, labels))
+        charts.append(_path_chart(comparison.paths, outcome.labels))
     return [chart for chart in charts if chart is not None]
+
+
+def _joined(
+    one: tuple[float, float], other: tuple[float, float]
+) -> tuple[float, float]:
+    return min(one[0], other[0]), max(one[1], other[1])
+
+
+def _on_shared_axis(base: Series, new: Series) -> tuple[Floats, tuple[Floats, Floats]]:
+    """Return the steps of both series, and the values of each there, NaN where it has none.
+
+    Where both have logged, but at different steps, only common ones are kept if there are any:
+    the others would be gaps in the line of the other run.
+    """
+    steps = np.union1d(base.steps, new.steps)
+    common = np.intersect1d(base.steps, new.steps)
+    if len(common):
+        first = max(base.steps[0], new.steps[0])
+        last = min(base.steps[-1], new.steps[-1])
+        is_of_both = (steps >= first) & (steps <= last)
+        steps = steps[~is_of_both | np.isin(steps, common)]
+    return steps.astype(np.float64), (_values_at(steps, base), _values_at(steps, new))
+
+
+def _values_at(steps: Ints, series: Series) -> Floats:
+    return pd.Series(series.values, series.steps).reindex(steps).to_numpy(np.float64)
 
 
 def _rules(outcome: Outcome) -> tuple[RunRule, ...]:
@@ -85,7 +115,10 @@ def _rules(outcome: Outcome) -> tuple[RunRule, ...]:
 
 
 def _window_rule(window: tuple[int, int], words: str) -> RunRule:
-    return RunRule(window[0], words, "muted", dashed=True, within=window)
+    # Labels of onsets may lie over its edge, where a line would strike them out.
+    return RunRule(
+        window[0], words, "muted", dashed=True, within=window, has_line=False
+    )
 
 
 def _short(name: str) -> str:
@@ -111,31 +144,40 @@ def _onset(run: ComparedRun) -> tuple[str, int] | None:
 
 
 def _reward_chart(
-    frame: Frame, rewards: tuple[Floats, Floats], labels: Labels
+    frame: Frame, rewards: tuple[Floats, Floats], outcome: Outcome
 ) -> Chart | None:
     """Return the chart of the mean rewards of BASE and NEW, which is on top."""
-    base_curve, new_curve = _curves(rewards, labels)
+    base_curve, new_curve = _curves(rewards, outcome.labels)
+    of_trainer = outcome.comparison.trainer_levels is not None
+    axis = message("mean reward, the trainer's") if of_trainer else ""
     return curve_chart(
         frame,
         "reward",
         message("Reward of both runs"),
         [new_curve, base_curve],
-        ChartStyle(message("mean reward")),
+        ChartStyle(axis or message("mean reward")),
     )
 
 
-def _difference_chart(frame: Frame, band: Band, labels: Labels) -> Chart | None:
+def _difference_chart(frame: Frame, outcome: Outcome) -> Chart | None:
     """Return the chart of the difference, which says in its axis whether it has a band."""
-    difference, low, high = band
+    comparison = outcome.comparison
+    labels = outcome.labels
+    difference, low, high = comparison.band
+    note = ""
     if np.isfinite(low).any():
         axis = message("difference, with a 95% band for all steps at once")
         note = message(
             "The band is a 95% confidence band for all steps together; steps where it "
             "excludes 0 are marked."
         )
+    elif comparison.trainer_levels is not None:
+        axis = message("difference of the logged responses, without a band")
     else:
         axis = message("difference, without a band")
-        note = ""
+    if comparison.trainer_levels is not None:
+        logged = message("The difference is that of the logged responses.")
+        note = sentences([logged, note])
     name = message("{new} − {base}", new=labels.new, base=labels.base)
     curve = DrawnCurve("difference", name, difference, low=low, high=high)
     return curve_chart(

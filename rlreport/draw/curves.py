@@ -341,8 +341,8 @@ def _curve_chart(
 def _in_words(
     frame: Frame, logged: Sequence[DrawnCurve], style: ChartStyle
 ) -> list[str]:
-    """Return a sentence on each curve: on its logged values, not on their means."""
-    lines = [curve for curve in logged if curve.has_line]
+    """Return a sentence on each curve with a name: on its logged values, not on their means."""
+    lines = [curve for curve in logged if curve.has_line and curve.title]
     return [in_words(curve, frame.steps, style.percent) for curve in lines]
 
 

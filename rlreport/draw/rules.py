@@ -31,6 +31,8 @@ class RunRule:
     dashed: bool
     # first and last step of an interval to shade, None without one
     within: tuple[int, int] | None = None
+    # whether there is a line at the step; the edge of an interval may be enough
+    has_line: bool = True
 
 
 def label_sides(places: Sequence[tuple[float, str]]) -> list[int]:
@@ -151,6 +153,7 @@ class PlacedRules:
                 "opacity": 1 if self.labelled else QUIET,
             }
             for rule in self.rules
+            if rule.has_line
         ]
         labels = []
         if self.labelled:

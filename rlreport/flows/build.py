@@ -46,7 +46,6 @@ from rlreport.pages.extremes import shown_responses
 from rlreport.pages.figures import run_figures
 from rlreport.pages.quotes import broken_quotes, check_quotes
 from rlreport.pages.redact import (
-    Redactor,
     redacted_ngrams,
     redacted_tables,
     redacted_verdict,
@@ -65,6 +64,7 @@ from rlreport.tables import Note, NoteKind, Tables
 from rlreport.text.clean import printable, safe_text
 from rlreport.text.language import ENGLISH, Language
 from rlreport.text.messages import message
+from rlreport.text.placeholders import Redactor
 
 
 @dataclass(frozen=True, slots=True)

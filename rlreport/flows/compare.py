@@ -10,10 +10,11 @@ from rlreport.check import Thresholds, judge, load_thresholds
 from rlreport.check.run import Run
 from rlreport.check.sentence import with_texts
 from rlreport.comparison.guardrail_words import caveats
-from rlreport.comparison.headline import changed, sentence
+from rlreport.comparison.headline import changed, run_lines, sentence
 from rlreport.comparison.learning import learning
 from rlreport.comparison.outcome import Gate, Outcome, outcome_of
-from rlreport.comparison.remarks import gate_sentence, notes, prompts_note
+from rlreport.comparison.prompt_words import prompts_note
+from rlreport.comparison.remarks import gate_sentence, notes
 from rlreport.comparison.run import ComparedRun, of_logs, of_report
 from rlreport.comparison.saved import earlier_report, report_about, seeds_at
 from rlreport.comparison.why import why
@@ -66,11 +67,12 @@ class ComparisonReport:
 
     @property
     def notes(self) -> list[str]:
-        """Settings that differ, what the difference goes with, speed, and limits of evidence."""
+        """Broken and warned runs, settings that differ, what the difference goes with, limits."""
         remarks = [
+            *run_lines(self.outcome),
             changed(self.outcome),
             why(self.outcome),
-            prompts_note(self.outcome),
+            prompts_note(self.outcome.comparison),
             learning(self.outcome),
             caveats(self.outcome),
             *notes(self.outcome),

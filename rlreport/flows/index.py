@@ -95,7 +95,7 @@ def build_index(
     def add_row(source: Source) -> None:
         # One at a time, as the data of a report may be large.
         listed = _entry(source, target.parent)
-        rows.append(index_run(listed, options.language))
+        rows.append(index_run(listed, options.language, options.redact))
         paths.append(source.path)
         read[source.path.resolve()] = _files_read(listed)
 

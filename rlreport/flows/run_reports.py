@@ -376,6 +376,7 @@ class _Builds:
     def _job(self, build: _Build) -> _Job:
         options = replace(
             self._options,
+            form="folder",  # whatever the name of the run ends in
             title=_title_of(build.run),
             run=build.run.part,
             one_run=not build.run.part,
@@ -436,10 +437,10 @@ def _built(job: _Job, progress: Progress, workers: Workers) -> _Result:
         return _Result(str(error), error.runs or _runs_in(job.logs))
     except RlreportError as error:
         return _Result(str(error))
-    except (
-        Exception
-    ) as error:  # whatever a run makes fail, it is no reason to end with others
-        return _Result(f"{type(error).__name__}: {error}")
+    except Exception as error:  # whatever a run makes fail, others are built
+        kind = type(error).__name__
+        # The text of an error may quote the logs.
+        return _Result(kind if job.options.redact else f"{kind}: {error}")
     return _Result()
 
 

@@ -6,6 +6,8 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import repeat
+from typing import Literal
 
 import numpy as np
 
@@ -20,6 +22,7 @@ from rlreport.pages.table import (
     number_cell,
     table,
 )
+from rlreport.pages.widths import part_width
 from rlreport.text.clean import safe_text, shortened
 from rlreport.text.messages import format_message, message
 from rlreport.text.numbers import MISSING
@@ -28,6 +31,10 @@ KEYS_SHOWN = 8  # Number of columns of settings that are visible without being s
 MOST_KEYS = 40  # Maximum number of columns of settings
 # Maximum number of cells of settings in a table, which limits the columns of one with many rows
 MOST_CELLS = 6_000
+# Levels differ if by more than so many standard errors of their difference
+NOISE = 2.0
+_BEST = message("best")
+_NEAR_BEST = message("within noise of the best")
 # Maximum number of characters of a setting's value
 LONGEST_VALUE = 200
 _MISSING_SETTING = message("not in the run's configuration")
@@ -42,6 +49,9 @@ class Levels:
 
     best: Sequence[float] = ()
     last: Sequence[float] = ()
+    # their standard errors, NaN where they are not known
+    best_errors: Sequence[float] = ()
+    last_errors: Sequence[float] = ()
     is_percentage: bool = False  # whether they are percentages of 100
 
 
@@ -58,6 +68,7 @@ class FamilyRow:
         validation: of validation, a score that is not trained on.
         reward: of the trained reward.
         harm: the first step of the lead finding of each run that has one of warning or worse.
+        steps: the number of steps of each run, () if it is not to be shown.
     """
 
     name: str
@@ -68,6 +79,7 @@ class FamilyRow:
     validation: Levels = field(default_factory=Levels)
     reward: Levels = field(default_factory=Levels)
     harm: Sequence[float] = ()
+    steps: Sequence[float] = ()
 
 
 def family_table(
@@ -76,12 +88,14 @@ def family_table(
     name: str = "family",
     caption: str = "",
     alone: bool = True,
+    ranked: bool = False,
 ) -> TableView | None:
     """Return a table of settings and outcomes, a row a configuration, that readers can sort.
 
     Columns: name, settings that differ (KEYS_SHOWN of them are visible, others can be selected),
-    the number of runs where a row has several, verdicts, best and last validation (the reward where
-    no two rows have one, and beside it where some have none), and the first step of harm.
+    the number of runs where a row has several, that of steps where it differs, verdicts, best and
+    last validation (the reward where no two rows have one, and beside it where some have none), and
+    the first step of harm.
 
     Args:
         rows: the configurations, in the order in which they are shown.
@@ -89,6 +103,7 @@ def family_table(
         caption: its heading, "Settings and outcome" by default.
         alone: whether the table is worth nothing without a setting that differs; the result is
             None then.
+        ranked: whether to mark the best row and those that noise alone may set apart from it.
     """
     keys = differing_settings([row.settings for row in rows])
     if len(rows) < 2 or (alone and not any(map(is_relevant, keys))):
@@ -102,6 +117,7 @@ def family_table(
     counts = [len(row.levels) for row in rows]
     if max(counts) > 1:
         columns[ColumnView("runs", message("Runs"), written="count")] = counts
+    columns |= _step_columns(rows)
     verdict = ColumnView("verdict", message("Verdict"), kind="level")
     columns[verdict] = [verdict_cell(row.levels) for row in rows]
     columns |= _score_columns(rows)
@@ -119,6 +135,7 @@ def family_table(
         name,
         caption or message("Settings and outcome"),
         columns,
+        badges=_ranks(rows) if ranked else repeat([]),
         note=columns_note(keys, len(rows)),
     )
 
@@ -194,10 +211,13 @@ def setting_columns(
         last_part = key.rpartition(".")[2]
         is_clear = last_part and last_parts[last_part] == 1
         numbers = [_number(card[key]) for card in cards if key in card]
+        kind = "name" if None in numbers else "number"
+        texts = [str(card[key]) for card in cards if key in card]
         column = ColumnView(
             f"card:{key}",
             last_part if is_clear else key,
-            kind="name" if None in numbers else "number",
+            kind=kind,
+            width=part_width(texts) if kind == "name" else "",
             help=message("{key}, from the configuration", key=key),
             hidden=number >= shown or not is_relevant(key),
         )
@@ -229,7 +249,80 @@ def _number(value: object) -> float | None:
     return number if math.isfinite(number) and is_plain else None
 
 
+def _step_columns(rows: Sequence[FamilyRow]) -> Columns:
+    """Return the column of the number of steps, {} if it is the same in all runs."""
+    counts = [_finite(row.steps) for row in rows]
+    if len(set().union(*counts)) < 2:
+        return {}
+    column = ColumnView("steps", message("Steps"), written="count")
+    return {column: [_range_cell(of_row) for of_row in counts]}
+
+
+def _range_cell(counts: Sequence[float]) -> Cell:
+    if len(set(counts)) < 2:
+        return number_cell(counts[0] if counts else None, "count")
+    places = {"low": min(counts), "high": max(counts)}
+    text = format_message("{low:count} to {high:count}", places)
+    return Cell(text, max(counts))
+
+
+def _ranks(rows: Sequence[FamilyRow]) -> list[list[str]]:
+    """Return the badges of rows: of the best, and of those that noise alone may set apart from it.
+
+    [] for all if there are none of the latter: the order tells the best one. The last level of
+    the score counts; two differ if it is by more than NOISE standard errors of their difference.
+    """
+    has_validation = sum(bool(_finite(row.validation.last)) for row in rows) >= 2
+    scores = [row.validation if has_validation else row.reward for row in rows]
+    means = [_mean(score.last) for score in scores]
+    errors = [error_of_mean(score.last, score.last_errors) for score in scores]
+    badges: list[list[str]] = [[] for _ in rows]
+    if not _finite(means):
+        return badges
+    best = int(np.nanargmax(means))
+    for place, (mean, error) in enumerate(zip(means, errors, strict=True)):
+        # False if any of them is NaN
+        if means[best] - mean <= NOISE * math.hypot(error, errors[best]):
+            badges[place] = [_NEAR_BEST]
+    if sum(map(len, badges)) < 2:
+        return [[] for _ in rows]
+    badges[best] = [_BEST]
+    return badges
+
+
+def error_of_mean(values: Sequence[float], errors: Sequence[float]) -> float:
+    """Return the standard error of the mean of runs' levels, NaN if it is not known.
+
+    That of several runs is what their spread tells or what the errors of the levels do, whichever
+    is larger: two or three runs may agree by chance.
+    """
+    known = [
+        error
+        for value, error in zip(values, errors, strict=False)
+        if math.isfinite(value)
+    ]
+    finite = _finite(values)
+    count = len(finite)
+    if not count:
+        return math.nan
+    within = math.hypot(*known) / count if len(known) == count else math.nan
+    if count == 1:
+        return within
+    between = float(np.std(finite, ddof=1)) / math.sqrt(count)
+    if math.isnan(within):
+        return between or math.nan
+    return max(within, between)
+
+
+def _mean(values: Sequence[float]) -> float:
+    finite = _finite(values)
+    return float(np.mean(finite)) if finite else math.nan
+
+
 def _score_columns(rows: Sequence[FamilyRow]) -> Columns:
+    def cells(scores: Sequence[Levels], level: Literal["best", "last"]) -> list[Cell]:
+        return [_score_cell(levels, level) for levels in scores]
+
     validated = [row for row in rows if _finite(row.validation.last)]
     rewarded = [row for row in rows if _finite(row.reward.last)]
     columns: Columns = {}
@@ -239,19 +332,22 @@ def _score_columns(rows: Sequence[FamilyRow]) -> Columns:
             "validation_best", message("Validation, best"), help=_BEST_WINDOW
         )
         last = ColumnView("validation", message("Validation, last"), help=_LAST_WINDOW)
-        columns[best] = [_score_cell(r.validation, r.validation.best) for r in rows]
-        columns[last] = [_score_cell(r.validation, r.validation.last) for r in rows]
+        columns[best] = cells([row.validation for row in rows], "best")
+        columns[last] = cells([row.validation for row in rows], "last")
     is_complete = has_validation and len(validated) == len(rows)
     if rewarded and not is_complete:
         best = ColumnView("reward_best", message("Reward, best"), help=_BEST_WINDOW)
         last = ColumnView("reward_last", message("Reward, last"), help=_LAST_WINDOW)
-        columns[best] = [_score_cell(r.reward, r.reward.best) for r in rows]
-        columns[last] = [_score_cell(r.reward, r.reward.last) for r in rows]
+        columns[best] = cells([row.reward for row in rows], "best")
+        columns[last] = cells([row.reward for row in rows], "last")
     return columns
 
 
-def _score_cell(levels: Levels, values: Sequence[float]) -> Cell:
-    """Return the mean of a row's runs, with their range where they differ."""
+def _score_cell(levels: Levels, level: Literal["best", "last"]) -> Cell:
+    """Return a level: of a single run with its standard error, of several their mean and range."""
+    is_best = level == "best"
+    values = levels.best if is_best else levels.last
+    errors = levels.best_errors if is_best else levels.last_errors
     finite = _finite(values)
     if not finite:
         return number_cell(None, why_missing=_NOT_LOGGED)
@@ -264,7 +360,13 @@ def _score_cell(levels: Levels, values: Sequence[float]) -> Cell:
         # It is sorted by the mean.
         text = format_message("{mean:short} ({low:short} to {high:short})", places)
         cell = Cell(text, mean)
-    return cell._replace(text=f"{cell.text}%") if levels.is_percentage else cell
+    percent = "%" if levels.is_percentage else ""
+    cell = cell._replace(text=f"{cell.text}{percent}")
+    error = error_of_mean(values, errors)
+    if len(finite) == 1 and error > 0:
+        words = format_message("± {error:short}", {"error": error})
+        cell = cell._replace(note=f"{words}{percent}")
+    return cell
 
 
 def _harm_cell(row: FamilyRow) -> Cell:

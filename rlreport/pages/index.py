@@ -23,7 +23,6 @@ from rlreport.pages.index_groups import (
     family_name,
     family_rows,
     grouped,
-    score_of,
 )
 from rlreport.pages.index_metrics import (
     DEFAULT,
@@ -33,6 +32,7 @@ from rlreport.pages.index_metrics import (
     metric_data,
     offered,
 )
+from rlreport.pages.index_remarks import family_remarks
 from rlreport.pages.index_rows import IndexRun
 from rlreport.pages.levels import SEVERITY, WORDS, verdict_cell
 from rlreport.pages.table import (
@@ -44,7 +44,7 @@ from rlreport.pages.table import (
     table,
 )
 from rlreport.text.language import Language
-from rlreport.text.messages import listed, message, plural
+from rlreport.text.messages import listed, message, plural, sentences
 from rlreport.text.numbers import written
 
 # A family is shown open if it leaves room for the broken runs on a screen of usual height:
@@ -170,11 +170,13 @@ def _families(
     for family in families(groups):
         has_several = any(group.is_several for group in family)
         name = f"family-{len(found) + 1}"
-        view = family_table(family_rows(family), name=name, alone=not has_several)
+        view = family_table(
+            family_rows(family), name=name, alone=not has_several, ranked=True
+        )
         if view is None:
             continue
-        score = message(QUANTITIES[score_of(family)].label)
-        chart = score_chart(family, name, score)
+        view = replace(view, note=sentences([view.note, *family_remarks(family, view)]))
+        chart = score_chart(family, name)
         room -= _ROW * len(view.rows) + (_CHART if chart else 0)
         shown = FamilyView(
             title=view.caption,

@@ -16,7 +16,7 @@ from rlreport.figures.ragged import Floats
 from rlreport.pages.index_groups import Group, by_score, score_of, shared_start
 from rlreport.pages.index_metrics import QUANTITIES, Metric
 from rlreport.text.clean import shortened
-from rlreport.text.messages import clauses, message
+from rlreport.text.messages import clauses, message, plural
 
 # Maximum number of characters of a curve's name: names mostly differ in their last ones
 _LONGEST_LABEL = 40
@@ -24,14 +24,16 @@ _LONGEST_LABEL = 40
 # that of the others; and so many of them are broken ones
 _MOST_OWN = [colour for colour, _ in PALETTE].index(LIGHT["muted"])
 _MOST_BROKEN = 3
+# So many configurations at most have a line each; of more, those without a colour are a band
+_MOST_LINES = 20
 
 
-def score_chart(groups: Sequence[Group], name: str, title: str) -> Chart | None:
+def score_chart(groups: Sequence[Group], name: str) -> Chart | None:
     """Return a chart of a family's validation or reward; None if fewer than two groups have any.
 
     Each group has its mean and, of several runs, their range. Of more groups than there are
-    styles, broken ones and those that are highest at the end have a curve; the others are one
-    curve with their mean and their range, so that none is left out.
+    styles, broken ones and those that are highest at the end have a colour; the others are thin
+    grey lines or, if they are many, one curve with their mean and their range.
     """
     score = score_of(groups)
     drawn = [group for group in by_score(groups) if _runs_with([group], score)]
@@ -48,12 +50,30 @@ def score_chart(groups: Sequence[Group], name: str, title: str) -> Chart | None:
         for curve, group in zip(curves, own, strict=True)
     ]
     axis = [message(QUANTITIES[score].label)]
-    if others or any(group.is_several for group in own):
+    has_lines = len(drawn) <= _MOST_LINES
+    if (others and not has_lines) or any(group.is_several for group in own):
         axis.append(message("mean and range of several runs"))
-    if others:
+    if others and has_lines:
+        # They share one colour, which the key cannot tell apart.
+        grey = message("thin grey lines: {count:count} others", count=len(others))
+        axis.append(grey)
+        for number, group in enumerate(others):
+            line = DrawnCurve(
+                f"other_{number}", "", np.empty(0), LIGHT["muted"], width=THIN
+            )
+            line = _curve(line, [group], score, steps)
+            curves.append(replace(line, low=None, high=None))
+    elif others:
         words = message("{count:count} others", count=len(others))
         rest = DrawnCurve("others", words, np.empty(0), LIGHT["muted"], width=THIN)
         curves.append(_curve(rest, others, score, steps))
+    # Filters of the table below do not apply to it.
+    title = plural(
+        "{score} of {count} configuration",
+        "{score} of all {count} configurations",
+        len(drawn),
+        score=message(QUANTITIES[score].label),
+    )
     chart = curve_chart(
         Frame(steps),
         name,

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from os.path import commonprefix
 from typing import NamedTuple
 
-from rlreport.comparison.saved import SEEDS, name_without_seed, settings_without_seed
+from rlreport.comparison.saved import SEEDS, name_without_seed
 from rlreport.pages.family import FamilyRow, Levels, is_relevant
 from rlreport.pages.index_metrics import Metric
 from rlreport.pages.index_rows import IndexRun
@@ -33,7 +33,7 @@ class Group(NamedTuple):
         return any(run.level == "critical" for run in self.runs)
 
     def values(self, quantity: str, level: str = "last") -> list[float]:
-        """Return the first, best or last level of a quantity in each run, NaN without one."""
+        """Return a level of a quantity in each run, or its error (``Metric``), NaN without one."""
         found = [run.metrics.get(quantity, Metric()) for run in self.runs]
         return [getattr(metric, level) for metric in found]
 
@@ -52,7 +52,7 @@ def grouped(runs: Sequence[IndexRun]) -> list[Group]:
         shared = "" if run.is_unread else name_without_seed(run.name)
         if shared == SEEDS:  # the name says nothing else, but its folder may
             shared = run.place.rpartition("/")[0] or shared
-        key = shared or settings_without_seed(run.settings)
+        key = shared or run.without_seed
         # The group has no name of its own: it is named after its first run.
         unique_name = run.name if counts[run.name] == 1 else run.place
         others = message("{name} and others", name=unique_name)
@@ -149,6 +149,7 @@ def _family_row(group: Group, within: set[str]) -> FamilyRow:
         href=None if group.is_several else runs[0].href,
         validation=_levels(group, "validation"),
         reward=_levels(group, "reward"),
+        steps=[run.steps for run in runs],
         harm=[run.since if run.is_harmed else math.nan for run in runs],
     )
 
@@ -167,7 +168,9 @@ def _disagreed(group: Group) -> set[str]:
 def _levels(group: Group, quantity: str) -> Levels:
     metrics = [run.metrics.get(quantity, Metric()) for run in group.runs]
     return Levels(
-        group.values(quantity, "best"),
-        group.values(quantity, "last"),
-        any(metric.is_percentage for metric in metrics),
+        best=group.values(quantity, "best"),
+        last=group.values(quantity, "last"),
+        best_errors=group.values(quantity, "best_se"),
+        last_errors=group.values(quantity, "last_se"),
+        is_percentage=any(metric.is_percentage for metric in metrics),
     )

@@ -76,6 +76,9 @@ class Metric(NamedTuple):
     # float64 (P,), ascending steps and the values at them, all finite
     steps: Floats = np.empty(0)
     values: Floats = np.empty(0)
+    # standard errors of the levels, NaN where the report has none
+    best_se: float = math.nan
+    last_se: float = math.nan
 
     @property
     def path(self) -> str:
@@ -97,7 +100,7 @@ def metrics_of(about: Mapping[str, Any]) -> dict[str, Metric]:
         quantity = entry.get("quantity")
         if not isinstance(quantity, str) or quantity not in QUANTITIES:
             continue
-        metric = _metric(entry)
+        metric = _with_errors(_metric(entry), _course_of(about, quantity))
         if metric.is_logged:
             found.setdefault(quantity, metric)
     return found
@@ -113,6 +116,32 @@ def _metric(entry: Mapping[str, Any]) -> Metric:
         steps,
         values,
     )
+
+
+def _course_of(about: Mapping[str, Any], quantity: str) -> Mapping[str, Any]:
+    """Return the course of a quantity in a report, {} without one."""
+    for course in dicts(section(about, "verdict").get("course")):
+        if course.get("quantity") == quantity:
+            return course
+    return {}
+
+
+def _with_errors(metric: Metric, course: Mapping[str, Any]) -> Metric:
+    return metric._replace(
+        best_se=_error_of(metric.best, course, ("best", "highest")),
+        last_se=_error_of(metric.last, course, ("last",)),
+    )
+
+
+def _error_of(level: float, course: Mapping[str, Any], parts: Sequence[str]) -> float:
+    """Return the standard error of a level: that of the part of the course with its value."""
+    for part in parts:
+        of_part = section(course, part)
+        error = number(of_part.get("se"))
+        # Another series of the quantity may have other levels.
+        if error >= 0 and math.isclose(number(of_part.get("value")), level):
+            return error
+    return math.nan
 
 
 def _curve(entry: Mapping[str, Any]) -> tuple[Floats, Floats]:

@@ -6,21 +6,26 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
-from rlreport.about.card import card_values
+from rlreport.about.card import card_values, redacted_text
+from rlreport.check.registry import BY_ID
 from rlreport.check.sentence import translatable_title
 from rlreport.check.verdict import FIRST_WORDS
-from rlreport.comparison.saved import section, verdict_of
+from rlreport.comparison.saved import section, settings_without_seed, verdict_of
 from rlreport.formats.logged import dicts
 from rlreport.pages.index_metrics import Metric, metrics_of, number
 from rlreport.pages.levels import UNREAD, known_level, severity
 from rlreport.pages.page import Addresses
+from rlreport.pages.redact import unquoted
 from rlreport.pages.table import Cell
 from rlreport.text.clean import safe_text, shortened
 from rlreport.text.language import ENGLISH, Language
 from rlreport.text.messages import message
 from rlreport.text.secrets import Scalar
+
+# Values of the option ``redact``
+Redact: TypeAlias = bool | Literal["names"]
 
 _LONGEST = 600  # Maximum number of characters of a text of a report
 _LONGEST_NAME = 200  # and of the name of a run
@@ -61,6 +66,8 @@ class IndexRun:
     since: float = math.nan
     is_harmed: bool = False
     settings: Mapping[str, Scalar] = field(default_factory=dict)
+    # equal in runs that differ in their seed alone, "" without a seed; never shown
+    without_seed: str = ""
     metrics: Mapping[str, Metric] = field(default_factory=dict)  # by quantity
     steps: float = math.nan
     responses: float = math.nan
@@ -87,34 +94,65 @@ def natural(name: str) -> tuple[tuple[int, str], ...]:
     return tuple(found)
 
 
-def index_run(report: Listed, language: Language = ENGLISH) -> IndexRun:
-    """Return the row of a report; its ``report.json``, which may be large, is not kept."""
+def index_run(
+    report: Listed, language: Language = ENGLISH, redact: Redact = False
+) -> IndexRun:
+    """Return the row of a report; its ``report.json``, which may be large, is not kept.
+
+    ``redact`` is the option of ``build``: a report that was built without it, or with less, has a
+    row without its texts.
+    """
     about = report.about
     if about is None:
-        why = shortened(report.why, _LONGEST)
+        why = unquoted(report.why) if redact else report.why
         name = shortened(report.name, _LONGEST_NAME) or report.place
+        why = shortened(why, _LONGEST)
         return IndexRun(report.place, report.href, name, sentence=why)
     verdict = section(about, "verdict")
     level, lead = verdict_of(about)
     level = known_level(level)
     since = number(section(lead or {}, "onset").get("step"))
+    own = section(about, "settings").get("redact")
+    is_hidden = bool(redact) and own not in (redact, "names")
+    settings = card_values(section(section(about, "card"), "entries"))
+    # What a report is called is one of the names.
+    name = "" if is_hidden and redact == "names" else _text(about.get("run"))
     return IndexRun(
         place=report.place,
         href=report.href,
-        name=shortened(_text(about.get("run")), _LONGEST_NAME) or report.place,
+        name=shortened(name, _LONGEST_NAME) or report.place,
         level=level,
-        sentence=_sentence(about, language),
-        # A report has that in English alone.
-        next=_text(verdict.get("next")) if language == ENGLISH else "",
+        sentence=_name_of(lead) if is_hidden else _sentence(about, language),
+        # A report has that in English alone; it may name settings and fields.
+        next="" if is_hidden or language != ENGLISH else _text(verdict.get("next")),
         evidence=_evidence(report),
         since=since,
         is_harmed=lead is not None and level in ("critical", "warning"),
-        settings=card_values(section(section(about, "card"), "entries")),
+        settings=_redacted(settings, redact) if is_hidden else settings,
+        without_seed=settings_without_seed(settings),
         metrics=metrics_of(about),
         steps=_step_count(about),
         responses=number(about.get("responses")),
         version=_text(section(about, "generator").get("version")),
     )
+
+
+def _redacted(settings: Mapping[str, Scalar], redact: Redact) -> dict[str, Scalar]:
+    """Return settings as a report that is redacted has them: with names, it has none."""
+    if redact == "names":
+        return {}
+    return {
+        name: redacted_text(name, value) if isinstance(value, str) else value
+        for name, value in settings.items()
+    }
+
+
+def _name_of(lead: Mapping[str, Any] | None) -> str:
+    """Return the name of a finding, whose sentence may quote the logs; "" without one."""
+    check = BY_ID.get(_text((lead or {}).get("id")))
+    if check is None:
+        return ""
+    return message("{clause:capital}.", clause=message(check.name))
 
 
 def _sentence(about: Mapping[str, Any], language: Language) -> str:

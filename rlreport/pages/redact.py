@@ -1,7 +1,7 @@
 """Remove logged texts from a report (``--redact``); its numbers remain.
 
-A text becomes e.g. ``[text 3, at most 100 characters]``; equal texts get equal numbers. A hash or
-the exact length would let readers guess short texts from a list of words.
+A text becomes e.g. ``[text 3, at most 100 characters]`` (``text.placeholders``); equal texts get
+equal numbers.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from rlreport.check.spreading import SpreadingTexts
 from rlreport.check.verdict import Judged
 from rlreport.metrics.roles import PLAIN_NAMES, in_unit_of, roles_of
 from rlreport.pages.listed import is_numeric
-from rlreport.read.rollouts import Numbers, Rollout, Rollouts, Turn
+from rlreport.read.rollouts import Rollout, Rollouts, Turn
 from rlreport.summarise.environments import environments_of
 from rlreport.tables import (
     WITH_FIELD_NAMES,
@@ -36,6 +36,7 @@ from rlreport.tables import (
     listed_tool,
 )
 from rlreport.text.messages import Message, message
+from rlreport.text.placeholders import Redactor, placeholder
 
 # Roles of turns that stay readable; any other name of a role may be private text of the log
 _ROLES = frozenset(("system", "developer", "user", "assistant", "tool"))
@@ -47,21 +48,6 @@ _NAMELESS = message("[a note that contains a name]")
 
 # Pattern of a message's part from the first quotation mark on, which may quote the logs
 _QUOTED = re.compile(r"['\"].*", re.DOTALL)
-
-
-class Redactor(Numbers):
-    """Replaces texts by e.g. "[text 3, at most 100 characters]"; equal texts get equal numbers."""
-
-    def __call__(self, text: str) -> str:
-        return _placeholder("text", text, self[text] + 1)
-
-
-def _placeholder(kind: str, text: str, number: int | None = None) -> str:
-    # The next power of ten, at least 10: "at most 1,000" of 101 to 1,000 characters.
-    digits = len(str(max(len(text) - 1, 0)))
-    longest = 10**digits
-    numbered = kind if number is None else f"{kind} {number}"
-    return f"[{numbered}, at most {longest:,} characters]"
 
 
 def response_numbers(responses: pd.DataFrame) -> NDArray[np.int64]:
@@ -80,13 +66,13 @@ def redacted(rollout: Rollout, prompt_id: int, text_number: int) -> Rollout:
     return replace(
         rollout,
         # Ids begin at 0, numbers for readers at 1.
-        prompt=_placeholder("prompt", rollout.prompt, prompt_id + 1),
-        response=_placeholder("response", rollout.response, text_number),
-        ref_response=None if ref is None else _placeholder("reference response", ref),
-        ground_truth=None if truth is None else _placeholder("label", truth),
+        prompt=placeholder("prompt", rollout.prompt, prompt_id + 1),
+        response=placeholder("response", rollout.response, text_number),
+        ref_response=None if ref is None else placeholder("reference response", ref),
+        ground_truth=None if truth is None else placeholder("label", truth),
         turns=[],  # those of the prompt, which has one placeholder for all of them
         conversation=[_redacted_turn(turn) for turn in rollout.conversation],
-        errors=[_placeholder("error", text) for text in rollout.errors],
+        errors=[placeholder("error", text) for text in rollout.errors],
         judged=[],
         raw_tokens=masked_tokens,
         tokens=masked_tokens,
@@ -99,7 +85,7 @@ def _redacted_turn(turn: Turn) -> Turn:
     """Return a turn with its role and its numbers, without thinking, calls, tool and error."""
     return Turn(
         role=turn.role if turn.role in _ROLES else "other",
-        text=_placeholder("turn", turn.text),
+        text=placeholder("turn", turn.text),
         sampled=turn.sampled,
         tokens=turn.tokens,
         seconds=turn.seconds,
@@ -112,13 +98,13 @@ def redacted_tables(tables: Tables, redact: Redactor) -> Tables:
     prompts = tables.prompts.copy()
     # Prompts whose texts were not read stay empty.
     prompts["prompt"] = [
-        _placeholder("prompt", text, prompt_id + 1) if text else text
+        placeholder("prompt", text, prompt_id + 1) if text else text
         for prompt_id, text in zip(prompts["prompt_id"], prompts["prompt"], strict=True)
     ]
     tokens = tables.tokens.copy()
     if len(tokens):
         aliases = [
-            _placeholder("token", text, number)
+            placeholder("token", text, number)
             for number, text in enumerate(tokens["raw"], 1)
         ]
         tokens["token"] = aliases
@@ -127,9 +113,9 @@ def redacted_tables(tables: Tables, redact: Redactor) -> Tables:
     notes = []
     for note in tables.notes:
         # Names of splits are not in quotation marks.
-        text = _NAMELESS if note.kind in WITH_SPLIT_NAMES else _unquoted(note.text)
+        text = _NAMELESS if note.kind in WITH_SPLIT_NAMES else unquoted(note.text)
         notes.append(replace(note, text=text))
-    bad_lines = [replace(bad, reason=_unquoted(bad.reason)) for bad in tables.bad_lines]
+    bad_lines = [replace(bad, reason=unquoted(bad.reason)) for bad in tables.bad_lines]
     return replace(
         tables.without_samples(),
         extras=_redacted_extras(tables.extras, redact),
@@ -211,7 +197,7 @@ def without_names(tables: Tables, rollouts: Rollouts) -> tuple[Tables, Rollouts]
 
     def nameless(text: str) -> str:
         """Return a text of a note, or what replaces all of it if it contains a name."""
-        text = _unquoted(text)
+        text = unquoted(text)
         names = (*all_files, *extras)
         return _NAMELESS if any(name in text for name in names) else text
 
@@ -353,7 +339,7 @@ def redacted_verdict(verdict: Judged[Finding], redact: Redactor) -> Judged[Findi
             case tuple():
                 return tuple(map(hidden, value))
             case Message():
-                return _unquoted(value)
+                return unquoted(value)
             case LogText():
                 return redact(value)
         return value
@@ -376,7 +362,7 @@ def _redacted_texts(frame: pd.DataFrame, redact: Redactor) -> pd.DataFrame:
     return frame.assign(ngram=frame["ngram"].map(redact))
 
 
-def _unquoted(text: str) -> str:
+def unquoted(text: str) -> str:
     """Return a text without what it may quote of the logs.
 
     Texts in a message become "[text]"; without a message, all from the first quotation mark on.

@@ -17,7 +17,11 @@ COMPILED = f"jinja-{jinja2.__version__}"
 
 # Where ``breakable`` lets a name be broken
 _CODE = re.compile(r"`([^`]+)`")
-_AFTER_MARK = re.compile(r"(?<=[_./:])(?=[^_./:])")
+_AFTER_MARK = re.compile(r"(?<=[_./:])(?<!\d\.(?=\d))(?=[^_./:])")
+# A number that browsers break after its hyphen
+_EXPONENT = re.compile(r"(\d+(?:\.\d+)?e-\d+)", re.IGNORECASE)
+_WHOLE = Markup('<span class="whole-number">{}</span>')
+_WBR = Markup("<wbr>")
 
 
 def package_folder(name: str) -> Path:
@@ -67,8 +71,17 @@ def breakable(name: str) -> Markup:
     """Return a name that may be broken after ``_``, ``.``, ``/``, ``:`` where a line is too short.
 
     Browsers break a name such as ``is_completed`` anywhere or nowhere, as it is one word to them.
+    Numbers in it, such as ``0.5`` and ``5e-06``, are not broken. Its twin is in
+    static/js/shared/dom.js.
     """
-    return Markup("<wbr>").join(_AFTER_MARK.split(name))
+    return _WBR.join(map(_with_whole_numbers, _AFTER_MARK.split(name)))
+
+
+def _with_whole_numbers(text: str) -> Markup:
+    parts = _EXPONENT.split(text)  # those with odd indices are numbers
+    return Markup().join(
+        _WHOLE.format(part) if place % 2 else part for place, part in enumerate(parts)
+    )
 
 
 def compile_templates(folder: Path) -> None:

@@ -47,6 +47,14 @@ def text_width(label: str, texts: Iterable[str]) -> str:
     return _width(max(need, _characters(label)))
 
 
+def part_width(texts: Iterable[str]) -> str:
+    """Return the width that no part of a text exceeds, "" for the usual one of numbers."""
+    need = max(
+        (_characters(part) for text in texts for part in _BREAK.split(text)), default=0
+    )
+    return "" if need <= USUAL else _width(min(need, MOST_OF_LABEL))
+
+
 def _width(characters: float) -> str:
     for size in CHARACTERS:
         if size >= characters:

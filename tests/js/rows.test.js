@@ -136,3 +136,14 @@ test("levels are sorted by their severity, not by their words", () => {
   rows.sortBy([{ key: "verdict", down: false }]);
   assert.deepEqual(rows.order, [1, 2, 0, 3]);
 });
+
+test("a search finds what is in hidden columns only where cells show hits elsewhere", () => {
+  const column = (key, strings, shown) => ({ key, kind: "text", strings, numbers: null, shown });
+  const rows = new Rows([column("run", ["a", "b"], true), column("path", ["b", "b"], false)], 2);
+  rows.search("b");
+  assert.deepEqual(rows.order, [1]);
+  rows.scopes = ["response"];
+  rows.forgetTexts();
+  rows.search("b");
+  assert.deepEqual(rows.order, [0, 1]);
+});

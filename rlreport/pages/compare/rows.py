@@ -65,12 +65,12 @@ def _where(flip: Flip, labels: Labels) -> str:
     base_step, base_n = flip.base_response
     new_step, new_n = flip.new_response
     return message(
-        "{new}: step {new_step}, response {new_n} · {base}: step {base_step}, response {base_n} "
+        "{base}: step {base_step}, response {base_n} · {new}: step {new_step}, response {new_n} "
         "(each nearest to its mean)",
-        new=labels.new,
-        new_step=new_step,
-        new_n=new_n,
         base=labels.base,
         base_step=base_step,
         base_n=base_n,
+        new=labels.new,
+        new_step=new_step,
+        new_n=new_n,
     )

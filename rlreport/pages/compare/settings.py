@@ -111,7 +111,12 @@ def _row(
 def _levels(course: Course | None) -> Levels:
     if course is None:
         return Levels()
-    return Levels(best=[course.top.value], last=[course.last.value])
+    return Levels(
+        best=[course.top.value],
+        last=[course.last.value],
+        best_errors=[course.top.se],
+        last_errors=[course.last.se],
+    )
 
 
 def _settings_table(

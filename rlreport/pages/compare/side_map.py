@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-import pandas as pd
 from markupsafe import Markup
 
 from rlreport.comparison.labels import Labels
 from rlreport.comparison.outcome import Flip, Outcome, prompt_numbers
-from rlreport.comparison.remarks import counted
+from rlreport.comparison.prompt_words import (
+    CHANGES,
+    PromptCounts,
+    counted,
+    labelled_counts,
+    no_single_prompt,
+    prompt_counts,
+)
 from rlreport.draw.cells import COLOURS
 from rlreport.draw.chart import finite_or_none
 from rlreport.draw.side_map import SideMap, cells_on_page, side_map
@@ -23,19 +27,10 @@ from rlreport.pages.page_data import SideMapData
 from rlreport.summarise.prompt_courses import FEW_RESPONSES
 from rlreport.text.clean import shortened
 from rlreport.text.language import Language
-from rlreport.text.messages import message, plural, sentences, translatable
+from rlreport.text.messages import message, plural, sentences
 from rlreport.text.numbers import written
 
 NAME_CHARS = 80  # of a prompt in the tip of a cell
-
-# Value of ``change`` in ``Comparison.prompt_changes`` -> what the page calls it
-CHANGES = {
-    "improved": translatable("Improved"),
-    "regressed": translatable("Regressed"),
-    "same": translatable("Same within noise"),
-    "always": translatable("Always solved"),
-    "never": translatable("Never solved"),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +60,7 @@ def side_map_view(
     drawn = side_map(changes)
     if drawn is None:
         return None
-    counts = Counter(changes["change"].tolist())
+    counts = prompt_counts(outcome.comparison)
     scale = drawn.scale
     low = written(scale.low)
     high = written(scale.high)
@@ -74,12 +69,8 @@ def side_map_view(
         high = f"≥ {high}"
     data = _data(drawn, outcome, flips)
     return SideMapView(
-        counts=[
-            (message(words), counts[change])
-            for change, words in CHANGES.items()
-            if counts[change] or change in ("improved", "regressed")
-        ],
-        rule=_rule(changes),
+        counts=labelled_counts(counts),
+        rule=_rule(counts),
         labels=outcome.labels,
         cells=Markup(
             cells_on_page(drawn, _described(drawn, outcome, counts), language)
@@ -88,12 +79,12 @@ def side_map_view(
         colours=COLOURS,
         low=low,
         high=high,
-        note=_note(drawn),
+        note=_note(drawn, counts),
         data=packed_json(language.of(data)),
     )
 
 
-def _described(drawn: SideMap, outcome: Outcome, counts: Mapping[str, int]) -> str:
+def _described(drawn: SideMap, outcome: Outcome, counts: PromptCounts) -> str:
     """Return the map in words, for screen readers."""
     labels = outcome.labels
     what = plural(
@@ -106,33 +97,42 @@ def _described(drawn: SideMap, outcome: Outcome, counts: Mapping[str, int]) -> s
     return sentences([what, message("{counts}.", counts=counted(counts))])
 
 
-def _rule(changes: pd.DataFrame) -> str:
+def _rule(counts: PromptCounts) -> str:
     """Return how prompts were told apart, and what the counts do not say."""
+    few = no_single_prompt(counts)
+    if few:
+        return message(
+            "{few:capital}: the counts say whether a mean is lower or higher, not whether by "
+            "chance.",
+            few=few,
+        )
     told = message(
         "Improved and regressed: the responses of both runs to a prompt differ by a test at a "
         "false discovery rate of 5% over all prompts."
     )
     parts = [told]
-    responses = changes[["base_count", "new_count"]].min(axis=1)
-    side = int(np.median(responses))
-    if side < FEW_RESPONSES:
-        few = plural(
+    if counts.responses < FEW_RESPONSES:
+        only_large = plural(
             "With {count} response per prompt and side, only large changes can be told.",
             "With {count} responses per prompt and side, only large changes can be told.",
-            side,
+            counts.responses,
         )
-        parts.append(few)
+        parts.append(only_large)
     return sentences(parts)
 
 
-def _note(drawn: SideMap) -> str:
+def _note(drawn: SideMap, counts: PromptCounts) -> str:
     """Return the order of the columns, and how many were left out."""
     parts = [
         message(
-            "A column is a prompt: on the left what NEW lost most, on the right what it won most. "
-            "The bars below mark the prompts that improved (up) and regressed (down)."
+            "A column is a prompt: on the left what NEW lost most, on the right what it won most."
         )
     ]
+    if counts.can_tell:
+        bars = message(
+            "The bars below mark the prompts that improved (up) and regressed (down)."
+        )
+        parts.append(bars)
     if len(drawn.pairs) < drawn.of:
         some = message(
             "{some:count} of {all:count} prompts are shown, at even distances in this order.",

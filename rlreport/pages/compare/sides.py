@@ -58,8 +58,8 @@ def sides_data(
     return {
         "columns": [column.data() for column in columns.values()],
         "sides": [
-            _side("new", labels.new, new, columns, new_texts),
             _side("base", labels.base, base, columns, base_texts),
+            _side("new", labels.new, new, columns, new_texts),
         ],
         "tokens": list(with_tokens),
     }
@@ -124,11 +124,11 @@ def _columns_of(base: pd.DataFrame, new: pd.DataFrame) -> dict[str, ColumnView]:
 def packed_pair(pair: TokenPair, language: Language) -> str:
     """Return the packed tokens of both responses, "" if neither has any.
 
-    As responses of a step, NEW's is number 0 and BASE's number 1, like their ``sides``.
+    As responses of a step, BASE's is number 0 and NEW's number 1, like their ``sides``.
     """
     rollouts = [
         replace(rollout, n=n)
-        for n, rollout in enumerate((pair.new, pair.base))
+        for n, rollout in enumerate((pair.base, pair.new))
         if rollout is not None
     ]
     present = figures_present(rollouts)

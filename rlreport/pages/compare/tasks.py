@@ -39,7 +39,7 @@ def task_tables(outcome: Outcome) -> list[TableView]:
 
 
 def _environments(outcome: Outcome) -> TableView | None:
-    tasks = outcome.comparison.tasks
+    tasks = outcome.tasks
     if not tasks.environments:
         return None
     head = ColumnView("name", message("Environment"), kind="text")
@@ -53,7 +53,7 @@ def _environments(outcome: Outcome) -> TableView | None:
 
 
 def _difficulties(outcome: Outcome) -> TableView | None:
-    tasks = outcome.comparison.tasks.difficulties
+    tasks = outcome.tasks.difficulties
     if not tasks:
         return None
     head = ColumnView("name", message("Difficulty"), kind="text")
@@ -76,7 +76,7 @@ def _columns(tasks: Sequence[Task], outcome: Outcome) -> Columns:
     columns |= attribute_columns(tasks, of_sides(_MEAN, outcome.labels))
     columns[DIFFERENCE] = [effect.value for effect in effects]
     columns[INTERVAL] = interval_cells(effects)
-    found = outcome.comparison.tasks
+    found = outcome.tasks
     count = len(found.environments) + len(found.difficulties)
     columns[RESULT] = [result_of(task.effect, task.p, count) for task in tasks]
     return columns

@@ -36,10 +36,12 @@ def ngrams_table(outcome: Outcome) -> TableView | None:
             _Z: ngrams["z"].tolist(),
         },
         note=message(
-            "Counted in {new:count} responses of NEW and {base:count} responses of BASE in the "
-            "window.",
+            "Counted in {new:count} responses of {new_name} and {base:count} of {base_name} in "
+            "the window.",
             new=new,
             base=base,
+            new_name=outcome.labels.new,
+            base_name=outcome.labels.base,
         ),
     )
 

@@ -8,16 +8,16 @@ from typing import NamedTuple
 
 from rlreport.check.finding import Severity, ToldFinding
 from rlreport.comparison.guardrail_words import caveats
-from rlreport.comparison.headline import changed, sentence
+from rlreport.comparison.headline import changed, evidence, result, run_lines
 from rlreport.comparison.labels import Labels
 from rlreport.comparison.learning import learning
 from rlreport.comparison.outcome import Flip, Outcome
+from rlreport.comparison.prompt_words import prompts_note
 from rlreport.comparison.remarks import (
     equal_kl,
     findings_note,
     gate_sentence,
     notes,
-    prompts_note,
     texts_note,
 )
 from rlreport.comparison.run import ComparedRun
@@ -82,7 +82,9 @@ class ComparisonView:
 
     level: str
     labels: Labels
-    sentence: str
+    result: str
+    evidence: str
+    run_lines: list[str]  # what happened to broken and warned runs
     goes_with: str  # with what the difference goes, or ""
     changed: str  # the settings that differ, "" if the sentence names the only one
     prompts: str  # how many improved, regressed and so on, or ""
@@ -128,10 +130,12 @@ def comparison_view(
     return ComparisonView(
         level=_severity(outcome, against),
         labels=outcome.labels,
-        sentence=sentence(outcome),
+        result=result(outcome),
+        evidence=evidence(outcome),
+        run_lines=run_lines(outcome),
         goes_with=why(outcome),
         changed=changed(outcome),
-        prompts=prompts_note(outcome),
+        prompts=prompts_note(outcome.comparison),
         course=learning(outcome),
         against=against,
         gate=gate_sentence(outcome),
@@ -161,7 +165,8 @@ def _not_none(*tables: TableView | None) -> list[TableView]:
 def _tasks(
     outcome: Outcome, flips: Sequence[Flip], language: Language
 ) -> TasksView | None:
-    if outcome.comparison.metrics_alone:
+    comparison = outcome.comparison
+    if comparison.metrics_alone or comparison.reference is not None:
         return None
     drawn = side_map_view(outcome, flips, language)
     tables = task_tables(outcome)
@@ -178,16 +183,30 @@ def _changed_findings(outcome: Outcome) -> list[ChangedFindings]:
     result = []
     for change, label in _CHANGES.items():
         findings = outcome.changed[change]
-        titles = [(one.severity, _title(one, outcome)) for one in findings]
+        is_still = change == "still"
+        titles = [
+            (one.severity, _title(one, outcome, of_both=is_still)) for one in findings
+        ]
         if titles:
             result.append(ChangedFindings(label, titles))
     return result
 
 
-def _title(finding: ToldFinding, outcome: Outcome) -> str:
+def _title(finding: ToldFinding, outcome: Outcome, *, of_both: bool) -> str:
+    """Return a finding's title; ``of_both``: BASE has it too, maybe with other figures."""
     if outcome.redact:
         return check_name(finding.id)
-    return finding.title or finding.id
+    new = finding.title or finding.id
+    base = outcome.base.findings[finding.id].title if of_both else ""
+    if not base or base == new:
+        return new
+    return message(
+        "{base_name}: {base} {new_name}: {new}",
+        base_name=outcome.labels.base,
+        base=base,
+        new_name=outcome.labels.new,
+        new=new,
+    )
 
 
 def _left_out(outcome: Outcome, shown: int, with_tokens: int) -> list[str]:

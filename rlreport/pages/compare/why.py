@@ -6,7 +6,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from rlreport.comparison.decomposition import ANY_MARK, FORMAT, Property, RewardPart
+from rlreport.comparison.decomposition import (
+    ANY_MARK,
+    ENVIRONMENT,
+    FORMAT,
+    Property,
+    RewardPart,
+)
 from rlreport.comparison.outcome import Outcome
 from rlreport.comparison.statistics import LEVEL
 from rlreport.comparison.words import signed
@@ -65,20 +71,21 @@ _MARKS = {
 
 def property_table(outcome: Outcome) -> TableView | None:
     """Return the table of properties, the largest part first; None without any."""
-    found = outcome.comparison.decomposition
+    found = outcome.decomposition
     properties = found.listed
     if not properties:
         return None
     base, new = of_sides(_SHARE, outcome.labels)
     columns: Columns = {
         _PROPERTY: map(_property_name, properties),
+        # The first columns are all that a narrow screen shows.
+        _PART: [one.part for one in properties],
         base: [one.base_share for one in properties],
         new: [one.new_share for one in properties],
         _WITH: [_change_cell(one.base_with, one.new_with) for one in properties],
         _WITHOUT: [
             _change_cell(one.base_without, one.new_without) for one in properties
         ],
-        _PART: [one.part for one in properties],
         RESULT: map(_share_result, properties),
     }
     note = message(
@@ -96,6 +103,8 @@ def property_table(outcome: Outcome) -> TableView | None:
 
 
 def _property_name(one: Property) -> str:
+    if one.id == ENVIRONMENT:
+        return message("Environment: {name}", name=one.mark)
     if one.id != FORMAT:
         return message(_NAMES[one.id])
     if one.mark in _MARKS:
@@ -129,13 +138,15 @@ def _share_result(one: Property) -> str:
 
 def reward_parts_table(outcome: Outcome) -> TableView | None:
     """Return the table of the logged parts that add up to the reward, None without."""
-    found = outcome.comparison.decomposition
+    found = outcome.decomposition
     parts = found.reward_parts
     if not parts:
         return None
-    columns: Columns = {_REWARD_PART: map(_part_name, parts)}
+    columns: Columns = {
+        _REWARD_PART: map(_part_name, parts),
+        _PART: [one.part for one in parts],
+    }
     columns |= attribute_columns(parts, of_sides(_WEIGHTED, outcome.labels))
-    columns[_PART] = [one.part for one in parts]
     columns[INTERVAL] = interval_cells([one.effect for one in parts])
     columns[RESULT] = [result_of(one.effect, one.p, len(parts)) for one in parts]
     return table(

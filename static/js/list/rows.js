@@ -296,9 +296,10 @@ export class Rows {
   fields() {
     /** @type {Field[]} */
     const ofColumns = [];
-    for (const { key, strings } of this.columns) {
+    for (const { key, strings, shown } of this.columns) {
       const scope = this.scopes.find((one) => one === key && one !== "tools") ?? "";
-      if (strings) ofColumns.push({ place: key, scope, strings });
+      // In a list without scopes no cell shows a hit elsewhere.
+      if (strings && (this.scopes.length || shown !== false)) ofColumns.push({ place: key, scope, strings });
     }
     const answers = ofColumns.filter(({ scope }) => scope === "response");
     const others = ofColumns.filter(({ scope }) => scope !== "response");

@@ -274,6 +274,7 @@ export class TableView {
     const column = this.rows.column(key);
     if (!column) return;
     column.shown = shown;
+    this.rows.forgetTexts();
     const group = /** @type {HTMLElement} */ (this.table.querySelector("colgroup"));
     if (!this.renderedColumns.includes(column)) {
       this.renderedColumns.push(column);

@@ -456,8 +456,8 @@ function tokensKey({ compared, step }, n) {
 /** @param {PanelData} data @param {number} n @returns {TokenSide[]} */
 function tokenSides({ compared }, n) {
   if (!compared) return [{ n, side: "", name: "" }];
-  // A URL without a side names a token of the first one, NEW.
-  return compared.sides.map(({ key, name }, i) => ({ n: i, side: i ? key : "", name }));
+  // A URL without a side names a token of NEW.
+  return compared.sides.map(({ key, name }, i) => ({ n: i, side: key === "new" ? "" : key, name }));
 }
 
 /** @param {PanelData} data @param {number} n */

@@ -13,7 +13,8 @@ import { marked, message } from "../shared/words.js";
 
 /**
  * Texts in the order in which they are shown: key, title, class.
- * @type {[Key, string, string | null][]}
+ * @typedef {[Key, string, string | null]} Part
+ * @type {Part[]}
  */
 const PARTS = [
   ["prompt", marked("Prompt"), null],
@@ -21,6 +22,9 @@ const PARTS = [
   ["ref_response", marked("Reference response"), "reference"],
   ["ground_truth", marked("Ground truth"), null],
 ];
+
+/** The same in a comparison, whose reference response is that of BASE. @type {Part[]} */
+const COMPARED_PARTS = [PARTS[0], PARTS[2], PARTS[1], PARTS[3]];
 
 /** Maximum number of characters to show; longer texts are cut and get a button. */
 const MOST_CHARS = 6000;
@@ -42,7 +46,7 @@ export function textsSection(texts, turns, { query, quote, highlights, repeated,
   const isSearched = `${query}${quote}` !== "";
   /** @type {HTMLElement[]} */
   const parts = [];
-  for (const [key, title, look] of PARTS) {
+  for (const [key, title, look] of titles.other ? COMPARED_PARTS : PARTS) {
     const text = texts[key];
     if (text === null) continue;
     const body = el("div", { class: "prose", dir: "auto" }, ...contentOf(key, text, turns));

@@ -58,12 +58,19 @@ function isAbsent(value) {
 
 /**
  * Returns a name as nodes, which may be broken after "_", ".", "/", ":" like names in the page's
- * HTML.
+ * HTML, but not within numbers. The twin of `breakable` in rlreport/pages/template_files.py.
  * @param {string} name
  */
 export function breakable(name) {
-  const parts = name.split(/(?<=[_./:])(?=[^_./:])/);
-  return parts.flatMap((part, k) => (k > 0 ? [el("wbr"), part] : [part]));
+  const parts = name.split(/(?<=[_./:])(?<!\d\.(?=\d))(?=[^_./:])/);
+  return parts.flatMap((part, k) => [...(k > 0 ? [el("wbr")] : []), ...withWholeNumbers(part)]);
+}
+
+/** @param {string} text */
+function withWholeNumbers(text) {
+  const parts = text.split(/(\d+(?:\.\d+)?e-\d+)/i); // those with odd indices are numbers
+  const nodes = parts.map((part, k) => (k % 2 ? el("span", { class: "whole-number" }, part) : part));
+  return nodes.filter((node) => node !== "");
 }
 
 let ids = 0;
