@@ -102,15 +102,6 @@ def test_part_and_rest_add_up_to_the_effect_as_numpy_computes_them(
         assert found == pytest.approx(expected[name], abs=1e-9, nan_ok=True), name
 
 
-def sides_that_count(sides: Any) -> list[int]:
-    """A side whose rewards are all the same does not tell what a property is worth."""
-    different = []
-    for side in sides:
-        rows = [row for one in side for of_prompt in one.values() for row in of_prompt]
-        different.append(len({reward for reward, _ in rows}) > 1)
-    return [0, 1] if different[0] == different[1] else [different.index(True)]
-
-
 def by_hand(
     frames: Sequence[pd.DataFrame], base_count: int, *, is_paired: bool
 ) -> dict[str, float]:
@@ -154,16 +145,26 @@ def by_hand(
             )
         )
     result["value"] = means[1][2] - means[0][2]
-    sides = [runs[:base_count], runs[base_count:]]
-    telling = [one for side in sides_that_count(sides) for one in sides[side]]
-    contrast = contrast_by_hand(telling)
-    part = contrast * (share[1] - share[0])
+    part = contrast_by_hand(runs, base_count) * (share[1] - share[0])
     result |= {"part": part, "base_share": share[0], "new_share": share[1]}
     return result | {"base_with": means[0][0], "new_without": means[1][1]}
 
 
-def contrast_by_hand(runs: Sequence[dict[int, list[tuple[float, float]]]]) -> float:
+def sides_that_count(sides: Any) -> list[int]:
+    """A side whose rewards are all the same does not tell what a property is worth."""
+    different = []
+    for side in sides:
+        rows = [row for one in side for of_prompt in one.values() for row in of_prompt]
+        different.append(len({reward for reward, _ in rows}) > 1)
+    return [0, 1] if different[0] == different[1] else [different.index(True)]
+
+
+def contrast_by_hand(
+    runs: Sequence[dict[int, list[tuple[float, float]]]], base_count: int
+) -> float:
     """Least squares of rewards on the property, with a constant of each prompt of each run."""
+    sides = [runs[:base_count], runs[base_count:]]
+    runs = [one for side in sides_that_count(sides) for one in sides[side]]
     x, y, has_both = [], [], False
     cells = sum(map(len, runs))
     cell = 0

@@ -9,8 +9,8 @@ import pytest
 
 from rlreport.check.finding import Onset, Rank, Severity, ToldFinding
 from rlreport.comparison.compare import side_of
-from rlreport.comparison.data_file import TRAINER
 from rlreport.comparison.contrast import Contrast
+from rlreport.comparison.data_file import TRAINER
 from rlreport.comparison.decomposition import (
     ANY_MARK,
     Decomposition,

@@ -198,11 +198,14 @@ def _class_task(
     is_in = weights > 0
     # Means over the prompts that are in are those weighted over all of them.
     scale = is_in.sum() / weights.sum()
-    base = sum(
-        fold.bases.to_numpy() * one[:, None]
-        for fold, one in zip(folds, members, strict=True)
+    base = np.mean(
+        [
+            fold.bases.to_numpy() * one[:, None]
+            for fold, one in zip(folds, members, strict=True)
+        ],
+        axis=0,
     )
-    of_base = scale * base[is_in].T / len(folds)
+    of_base = scale * base[is_in].T
     of_new = scale * (news.to_numpy() * weights[:, None])[is_in].T
     effect = paired_effect(of_base, of_new)
     count = round(float(weights.sum()))
