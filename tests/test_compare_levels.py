@@ -261,19 +261,18 @@ def test_parts_and_weights_of_the_reward_that_differ_are_named(tmp_path):
     base = write_run(
         tmp_path / "base",
         0.2,
-        format_reward=0.5,
-        length_reward=0.1,
+        reward_parts={"format": 0.5, "length": 0.1},
         config={"reward_weights": "1 1", "lr": 1},
     )
     new = write_run(
         tmp_path / "new",
         0.8,
-        format_reward=0.5,
+        reward_parts={"format": 0.5},
         config={"reward_weights": "1 2", "lr": 1},
     )
     against = caveats(outcome_of_runs(base, new))
     assert against.startswith(
-        "Parts of the reward on one side only: length_reward (reward_weights 1 1). "
+        "Parts of the reward on one side only: length (reward_weights 1 1). "
         "Settings of the reward differ: reward_weights 1 1 → 1 2."
     )
     assert "only" not in caveats(outcome_of_runs(base, base))

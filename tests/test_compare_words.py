@@ -11,6 +11,7 @@ from rlreport.check.finding import Onset, Rank, Severity, ToldFinding
 from rlreport.comparison.compare import side_of
 from rlreport.comparison.contrast import Contrast
 from rlreport.comparison.data_file import TRAINER
+from rlreport.comparison.contrast import Contrast
 from rlreport.comparison.decomposition import (
     ANY_MARK,
     Decomposition,
@@ -369,6 +370,7 @@ def having(**given):
         "new_with": 0.79,
         "base_without": 0.1,
         "new_without": 0.12,
+        "contrast": Contrast(0.25, 0.02, 40),
         "part": -0.13,
         "rest": -0.028,
         "contrast": Contrast(0.7, 0.02, 30),
