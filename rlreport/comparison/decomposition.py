@@ -126,7 +126,8 @@ class Decomposition:
 
     Attributes:
         properties: those that some but not all compared responses have; of the ways to mark an
-            answer, and of the environments, the one whose share changed most.
+            answer, the one with which most goes, and of the environments, the one whose share
+            changed most.
         reward_parts: parts that add up to the reward, and so to the effect; [] if not logged.
         main: the property that the headline names, None if no part is large and certain.
         main_part: the part of the reward that it may name instead, likewise.
@@ -294,7 +295,7 @@ def _properties(compared: Compared, weights: Sequence[Floats]) -> list[Property]
     if paid:
         shown.append(max(paid, key=lambda one: abs(one.share.value)))
     elif formats:
-        shown.append(_most_changed(formats))
+        shown.append(_most_telling(formats))
     if environments:
         shown.append(max(environments, key=lambda one: abs(one.share.value)))
     shown = [
@@ -416,13 +417,18 @@ def _property(
     )
 
 
-def _most_changed(formats: Sequence[Property]) -> Property:
-    """Return the way to mark an answer whose share changed most; a certain one before any one."""
+def _most_telling(formats: Sequence[Property]) -> Property:
+    """Return the way to mark an answer with which most goes, else whose share changed most.
+
+    Any way stands for all of them if it changed clearly more than this one.
+    """
     marks = [one for one in formats if one.mark != ANY_MARK]
     any_mark = next((one for one in formats if one.mark == ANY_MARK), None)
     if not marks:
         return formats[0]
-    most = max(marks, key=lambda one: abs(one.share.value))
+    most = max(
+        marks, key=lambda one: (np.nan_to_num(abs(one.part)), abs(one.share.value))
+    )
     if any_mark and abs(most.share.value) < ALIKE * abs(any_mark.share.value):
         return any_mark
     return most
