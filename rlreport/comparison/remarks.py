@@ -47,7 +47,10 @@ REASONS = {
         "The trainer's mean rewards differ the other way than those of the logged responses, so "
         "neither side is called better."
     ),
-    "no_reward": translatable("A side has no rewards in the compared responses."),
+    "no_reward": translatable(
+        "A side has no rewards in the compared responses: none is logged, or each is NaN, infinite "
+        "or beyond ±1e150."
+    ),
     "few_prompts": translatable(
         "Fewer than three prompts (of metrics: blocks of steps) can be compared."
     ),
