@@ -462,6 +462,12 @@ def test_marks_are_written_as_responses_have_them(mark, written):
     )
 
 
+def test_of_a_part_that_is_the_whole_difference_no_numbers_are_told():
+    assert reason(main=having(part=-0.155)).startswith(
+        "The difference goes with the answer's format: other leaves out"
+    )
+
+
 def test_a_part_of_the_reward_is_told_where_no_property_is():
     part = RewardPart("format_reward", 1.0, 0.4, 0.27, -0.13, Effect(-0.13), 0.001)
     assert reason(main_part=part) == (

@@ -30,6 +30,8 @@ _MARKS = {"answer": translatable("“Answer:”"), "json": translatable("JSON at
 # Responses earn about the same if their difference is surely below this part of the effect
 ALIKE = 0.5
 
+# The whole difference goes with something if this part of it or more does
+WHOLE = 0.95
 # A property is lost, or new, if its share changes by this or more
 LOST = 0.5
 
@@ -130,6 +132,8 @@ def _divides_a_side(found: Property) -> bool:
 
 def _goes_with(effect: float, part: float, what: str, detail: str) -> str:
     # Both have the same sign: the headline says which side earns more.
+    if part / effect >= WHOLE:
+        return message("The difference goes with {what}: {detail}.", what=what, detail=detail)
     return message(
         "{part} of the {effect} goes with {what}: {detail}.",
         part=short_figure(abs(part)),
