@@ -439,6 +439,21 @@ def test_a_part_of_the_reward_that_pays_for_format_comes_before_marks(prefix) ->
     assert main.part == pytest.approx(ends.effect.value, rel=0.15)
 
 
+def test_a_format_that_base_never_lost_is_told_if_nothing_is_earned_without_it() -> (
+    None
+):
+    base, new = paid_run(1, kept=1), paid_run(2, kept=0)
+    # One response of BASE lost it: no prompts tell what it is worth.
+    base.responses.loc[0, [f"{PART}format_reward", "reward"]] = 0.0
+    ends = compare_runs([base], [new])
+    main = ends.decomposition.main
+    assert main is not None and main.mark == "format_reward"
+    assert main.part == pytest.approx(ends.effect.value, rel=0.02)
+    # Not if responses without it earn something, too
+    new.responses.loc[::50, "reward"] = 0.5
+    assert compare_runs([base], [new]).decomposition.main is None
+
+
 def test_a_logged_field_that_is_no_part_of_the_reward_is_no_format() -> None:
     base, new = (paid_run(seed, kept=0.9, prefix=EXTRA) for seed in (1, 2))
     for side in (base, new):

@@ -108,6 +108,27 @@ def contrast_between_prompts(
     return Contrast(value, float(weights.sum() ** -0.5), least)
 
 
+def contrast_with_constant(
+    frames: Sequence[pd.DataFrame],
+    members: Sequence[NDArray[np.bool_]],
+    constant: float,
+) -> Contrast:
+    """Return the contrast of a property without which every response earns the same.
+
+    Then what it is worth is the mean reward with it minus this constant, over all prompts, also
+    those without both kinds of responses. Parameters are as in ``contrast_within_prompts``.
+    """
+    means = [
+        _means_by_prompt(frame[is_in])
+        for frame, is_in in zip(frames, members, strict=True)
+    ]
+    gaps = np.concatenate(means) - constant
+    if len(gaps) < LEAST_MIXED:
+        return Contrast()
+    error = float(gaps.std(ddof=1)) / sqrt(len(gaps))
+    return Contrast(float(gaps.mean()), error, len(gaps))
+
+
 def _means_by_prompt(frame: pd.DataFrame) -> Floats:
     return frame.groupby("pair")["reward"].mean().to_numpy(np.float64)
 

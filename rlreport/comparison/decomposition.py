@@ -10,7 +10,8 @@ factor compares responses of one run to one prompt (``contrast``): across prompt
 easy prompts would be taken for a reason of their rewards. The *rest* is Δ − part (Kitagawa 1955;
 Oaxaca 1973, with an effect of each prompt). Properties overlap: each is compared with Δ by itself,
 and their parts do not add up to Δ. Where no prompt has responses of both kinds, the part is
-unknown.
+unknown, but for a format that the reward pays for by a logged part: if all responses without it
+earn the same, each prompt tells what it is worth.
 
 If the sides have other prompts, their environments are properties, too. All responses to a prompt
 are of one environment, so that these are compared across prompts.
@@ -38,8 +39,10 @@ from rlreport.check import gain, parts
 from rlreport.check.run import has
 from rlreport.check.series import Series
 from rlreport.comparison.contrast import (
+    LEAST_MIXED,
     Contrast,
     contrast_between_prompts,
+    contrast_with_constant,
     contrast_within_prompts,
 )
 from rlreport.comparison.data_file import EXTRA, PART
@@ -291,7 +294,7 @@ def _properties(compared: Compared, weights: Sequence[Floats]) -> list[Property]
     environments = [one for one in found if one.id == ENVIRONMENT]
     shown = [one for one in found if one.id not in (FORMAT, ENVIRONMENT)]
     # What the reward pays for tells more than a mark in the text.
-    paid = [one for one in formats if one.mark not in (*ANSWER_MARKS, ANY_MARK)]
+    paid = [one for one in formats if _is_paid(one)]
     if paid:
         shown.append(max(paid, key=lambda one: abs(one.share.value)))
     elif formats:
@@ -386,7 +389,25 @@ def _contrast(compared: Compared, members: _Members) -> Contrast:
     of_runs = [of_run for _, of_run in runs]
     if members.id == ENVIRONMENT:
         return contrast_between_prompts(frames, of_runs)
-    return contrast_within_prompts(frames, of_runs)
+    within = contrast_within_prompts(frames, of_runs)
+    if within.prompts >= LEAST_MIXED or not _is_paid(members):
+        return within
+    # Nearly all responses of these runs have the format. The reward is known to need it if no
+    # response without it, of any run, ever earned more than another one.
+    without = np.concatenate(
+        [
+            frame["reward"].to_numpy(np.float64)[~of_run]
+            for frame, of_run in zip(compared.frames, members.of_runs, strict=True)
+        ]
+    )
+    if len(without) < LEAST_WITHIN or len(np.unique(without)) > 1:
+        return within
+    return contrast_with_constant(frames, of_runs, float(without[0]))
+
+
+def _is_paid(one: _Members | Property) -> bool:
+    """Return whether a property is a logged part of the reward that pays for a format."""
+    return one.id == FORMAT and one.mark not in (*ANSWER_MARKS, ANY_MARK)
 
 
 def _property(
