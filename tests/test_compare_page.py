@@ -1,6 +1,7 @@
 """What the page of a comparison shows: its order, what differs, why, for which tasks, and print."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,8 @@ import pytest
 
 import rlreport
 from rlreport.check import Thresholds
+from rlreport.check.finding import Rank, Severity, ToldFinding
+from rlreport.comparison.headline import evidence, result
 from rlreport.comparison.outcome import Outcome, outcome_of
 from rlreport.draw.comparison import comparison_charts
 from rlreport.draw.side_map import MOST_PROMPTS, SideMap, cells_on_page, side_map
@@ -20,6 +23,7 @@ from rlreport.pages.compare.settings import settings_view
 from rlreport.pages.compare.side_map import side_map_view
 from rlreport.pages.compare.tasks import task_tables
 from rlreport.pages.compare.texts import ngrams_table, tokens_table
+from rlreport.pages.compare.view import comparison_view
 from rlreport.pages.compare.why import property_table
 from rlreport.pages.table import TableView
 from rlreport.system.workers import Progress
@@ -300,3 +304,40 @@ def test_hostile_texts_stay_texts(tmp_path, browser):
         assert "</script><b>" in shown
         assert serious(page) == []
     assert STRINGS[0] not in page_of(tmp_path / "out")
+
+
+def test_the_card_has_the_short_result_then_its_evidence_then_what_reports_say(outcome):
+    ill = replace(outcome.new, level="warning", what="Emojis fill <b>the answers</b>.")
+    view = shown(replace(outcome, news=[ill]))
+    assert view.result == result(outcome)
+    assert view.evidence == evidence(outcome)
+    assert view.run_lines == [f"{outcome.labels.new} · Emojis fill <b>the answers</b>."]
+
+
+def test_findings_still_there_have_the_titles_of_both_runs(outcome):
+    def kl(title):
+        return ToldFinding(
+            id="kl_explosion",
+            severity=Severity.CRITICAL,
+            rank=Rank.NOTE,
+            onset=None,
+            title=title,
+        )
+
+    def still(base_title, new_title):
+        base = replace(outcome.base, findings={"kl_explosion": kl(base_title)})
+        new = kl(new_title)
+        changed = {**outcome.changed, "still": [new]}
+        view = shown(replace(outcome, bases=[base], changed=changed))
+        return next(found for label, found in view.findings if label == "Still there")
+
+    base, new = outcome.labels.base, outcome.labels.new
+    assert still("KL is 36.", "KL is 103.") == [
+        (Severity.CRITICAL, f"{base}: KL is 36. {new}: KL is 103.")
+    ]
+    assert still("KL is 36.", "KL is 36.") == [(Severity.CRITICAL, "KL is 36.")]
+    assert still("", "KL is 36.") == [(Severity.CRITICAL, "KL is 36.")]
+
+
+def shown(outcome):
+    return ENGLISH.of(comparison_view(outcome, [], 5, [], ENGLISH))

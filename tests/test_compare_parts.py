@@ -145,27 +145,26 @@ def by_hand(
             )
         )
     result["value"] = means[1][2] - means[0][2]
-    contrast = contrast_by_hand(telling_runs(runs, base_count))
-    part = contrast * (share[1] - share[0])
+    part = contrast_by_hand(runs, base_count) * (share[1] - share[0])
     result |= {"part": part, "base_share": share[0], "new_share": share[1]}
     return result | {"base_with": means[0][0], "new_without": means[1][1]}
 
 
-def telling_runs(runs: Sequence[Any], base_count: int) -> list[Any]:
-    """Those of both sides, or of the only side whose rewards are not all the same."""
-    sides = [runs[:base_count], runs[base_count:]]
-    telling = []
+def sides_that_count(sides: Any) -> list[int]:
+    """A side whose rewards are all the same does not tell what a property is worth."""
+    different = []
     for side in sides:
-        rewards = {
-            reward for one in side for rows in one.values() for reward, _ in rows
-        }
-        if len(rewards) > 1:
-            telling.append(side)
-    return [one for side in (telling if len(telling) == 1 else sides) for one in side]
+        rows = [row for one in side for of_prompt in one.values() for row in of_prompt]
+        different.append(len({reward for reward, _ in rows}) > 1)
+    return [0, 1] if different[0] == different[1] else [different.index(True)]
 
 
-def contrast_by_hand(runs: Sequence[dict[int, list[tuple[float, float]]]]) -> float:
+def contrast_by_hand(
+    runs: Sequence[dict[int, list[tuple[float, float]]]], base_count: int
+) -> float:
     """Least squares of rewards on the property, with a constant of each prompt of each run."""
+    sides = [runs[:base_count], runs[base_count:]]
+    runs = [one for side in sides_that_count(sides) for one in sides[side]]
     x, y, has_both = [], [], False
     cells = sum(map(len, runs))
     cell = 0
@@ -535,16 +534,18 @@ def test_numbers_and_texts_of_one_field_name_environments() -> None:
     assert set(tasks(compare_runs([base], [new]))) == {"0", "1", "2"}
 
 
-def test_classes_of_difficulty_do_not_depend_on_which_side_is_new() -> None:
-    base, new = of_environments(1), of_environments(2, lost=0.4)
-    there = compare_runs([base], [new]).tasks.difficulties
-    back = compare_runs([new], [base]).tasks.difficulties
-    assert [task.name for task in there] == ["hard", "medium", "easy"]
-    for one, other in zip(there, back, strict=True):
-        assert (one.base, one.new) == (other.new, other.base)
-        assert one.effect.value == pytest.approx(-other.effect.value)
-    pooled = [(task.base + task.new) / 2 for task in there]
-    assert pooled == sorted(pooled)
+def test_of_one_response_in_the_window_other_steps_tell_the_difficulty() -> None:
+    sides = []
+    for seed in (1, 2):
+        random, pairs, chance = many(seed, prompts=60, responses=10)
+        step = np.tile(np.arange(10), 60)
+        side = run(random.random(len(pairs)) < chance, pairs, step)
+        # Two steps are compared; each prompt is in one of them.
+        is_kept = (step < 8) | (step == 8 + pairs % 2)
+        sides.append(Side("run", side.responses[is_kept]))
+    difficulties = compare_runs(sides[:1], sides[1:]).tasks.difficulties
+    assert [task.name for task in difficulties] == ["hard", "medium", "easy"]
+    assert difficulties[2].base - difficulties[0].base > 0.3
 
 
 def test_equal_rewards_have_no_classes_of_difficulty() -> None:

@@ -107,14 +107,67 @@ def test_the_part_of_a_property_and_the_rest_add_up_to_the_difference(
         assert one.new_share - one.base_share == pytest.approx(one.share.value)
 
 
-def test_every_paired_prompt_is_in_one_difficulty_and_these_add_up_to_the_difference():
+def test_every_paired_prompt_has_a_difficulty_and_these_add_up_to_the_difference():
     random = np.random.default_rng(5)
-    ends = compare_runs([odd_run(random, 0)], [odd_run(random, 2)])
-    difficulties = ends.tasks.difficulties
+    ability = random.beta(1.5, 1.5, 96)
+    frames = [rewards(random, ability * factor, 8) for factor in (1, 0.8)]
+    means = [frame.groupby("pair")["reward"].mean() for frame in frames]
+    difficulties = tasks_of(frames, 1, DIFFERENT).difficulties
     count = sum(task.prompts for task in difficulties)
     total = sum(task.prompts * task.effect.value for task in difficulties)
-    assert count == ends.effect.pairs == len(ends.prompt_changes)
-    assert total / count == pytest.approx(ends.effect.value)
+    assert abs(count - 96) <= 1  # weights are rounded
+    assert total / count == pytest.approx((means[1] - means[0]).mean(), abs=0.005)
+    for task in difficulties:
+        assert task.effect.value == pytest.approx(task.new - task.base)
+
+
+def test_difficulties_are_those_of_base_whatever_new_lost():
+    random = np.random.default_rng(6)
+    ability = random.uniform(0.2, 0.9, 96)
+    base = rewards(random, ability, 16)
+    lost = ability * (np.arange(96) % 2)  # of every other prompt, hard or easy, all
+    found = [
+        tasks_of([base, rewards(random, new, 8)], 1, DIFFERENT).difficulties
+        for new in (ability, lost)
+    ]
+    for equal, broken in zip(*found, strict=True):
+        assert (equal.name, equal.prompts) == (broken.name, broken.prompts)
+        assert equal.base == broken.base
+        assert broken.new == pytest.approx(equal.base / 2, abs=0.12)
+    levels = [task.base for task in found[0]]
+    assert [task.name for task in found[0]] == ["hard", "medium", "easy"]
+    assert levels == sorted(levels) and levels[2] - levels[0] > 0.3
+
+
+def test_responses_in_the_order_of_their_rewards_are_as_far_from_a_difference():
+    differences = []
+    for seed in range(20):
+        random = np.random.default_rng(seed)
+        ability = random.beta(1.5, 1.5, 96)
+        frames = [
+            rewards(random, ability, 4).sort_values("reward", kind="stable")
+            for _ in range(2)
+        ]
+        tasks = tasks_of(frames, 1, DIFFERENT)
+        differences.append([task.effect.value for task in tasks.difficulties])
+    hard, *_, easy = np.mean(differences, axis=0)
+    # Four standard errors
+    assert abs(hard) < 0.05 and abs(easy) < 0.05
+
+
+def test_with_one_response_difficulty_is_what_base_earns_at_its_other_steps():
+    random = np.random.default_rng(7)
+    ability = random.uniform(0.1, 0.9, 200)
+    frames = [rewards(random, ability, 1) for _ in range(2)]
+    assert tasks_of(frames, 1, DIFFERENT).difficulties == []
+    few = rewards(random, ability[:60], 8)
+    assert tasks_of(frames, 1, DIFFERENT, [few]).difficulties == []
+    tasks = tasks_of(frames, 1, DIFFERENT, [rewards(random, ability, 8)])
+    assert [task.name for task in tasks.difficulties] == ["hard", "medium", "easy"]
+    assert sum(task.prompts for task in tasks.difficulties) == 200
+    hard, _, easy = tasks.difficulties
+    assert easy.base - hard.base > 0.3 and easy.new - hard.new > 0.3
+    assert {task.level for task in tasks.difficulties} == {"none"}
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=[loss.name for loss in LOSSES])

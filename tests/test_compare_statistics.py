@@ -200,6 +200,30 @@ def test_many_other_prompts_change_sides_in_cells_and_give_the_same_p(base, new)
         assert relabel_p(left, shifted) == pytest.approx(p, abs=tolerance)
 
 
+@pytest.mark.parametrize(
+    ("base", "new"), [(60, 200), (60, 60), (900, 1300), (5, 7)], ids=str
+)
+def test_swapped_sides_have_the_same_p_and_the_mirrored_interval(base, new):
+    for seed in range(5):
+        random = np.random.default_rng([seed, base])
+        left = [pd.Series(random.random(base))]
+        shift = 4 * np.sqrt((1 / base + 1 / new) / 12) / 2
+        right = [pd.Series(random.random(new) + shift, np.arange(new) + 10_000)]
+        effects = [(unpaired_effect(left, right), unpaired_effect(right, left))]
+        if base == new:
+            before = left[0].to_numpy()
+            after = right[0].to_numpy()
+            effects.append((paired_effect(before, after), paired_effect(after, before)))
+        for there, back in effects:
+            assert 0.0004 < there.p < 0.9  # near the limit, where draws decide
+            assert there.p == back.p
+            assert (there.value, there.low, there.high) == (
+                -back.value,
+                -back.high,
+                -back.low,
+            )
+
+
 @pytest.mark.parametrize("seeds", [2, *in_ci(3, 5)])
 @pytest.mark.parametrize(
     "spread", [None, 0.3, 0.03], ids=["paired", "other", "equal prompts"]

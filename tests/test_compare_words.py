@@ -9,6 +9,7 @@ import pytest
 
 from rlreport.check.finding import Onset, Rank, Severity, ToldFinding
 from rlreport.comparison.compare import side_of
+from rlreport.comparison.contrast import Contrast
 from rlreport.comparison.data_file import TRAINER
 from rlreport.comparison.decomposition import (
     ANY_MARK,
@@ -368,6 +369,7 @@ def having(**given):
         "new_with": 0.79,
         "base_without": 0.1,
         "new_without": 0.12,
+        "contrast": Contrast(0.25, 0.02, 40),
         "part": -0.13,
         "rest": -0.028,
         "share": Effect(-0.52, -0.6, -0.4),
@@ -379,7 +381,7 @@ def having(**given):
 
 def reason(level=-0.158, main=None, main_part=None, **settings):
     found = pair(level)
-    parts = Decomposition([], [], main, main_part)
+    parts = Decomposition([], [], main, main_part, found.comparison.effect)
     vars(found.comparison)["decomposition"] = parts  # a cached property
     return why(found)
 

@@ -140,6 +140,7 @@ def _parts(decomposition: Decomposition) -> dict[str, Any]:
 def _property(found: Property) -> dict[str, Any]:
     return {
         **found._asdict(),
+        "contrast": found.contrast._asdict(),
         "share": _effect(found.share),
         "within": _effect(found.within),
     }

@@ -85,7 +85,7 @@ def _speed(speed: Mapping[str, Reached], labels: Labels) -> str:
             orders.append(-1 if reached.new is None else 1)
             places = {
                 "new": labels.new,
-                "base": labels.against,
+                "base": labels.base,
                 "reward": short_figure(reached.reward),
                 "share": message(_SHARES[share]),
                 "step": reached.base if reached.new is None else reached.new,

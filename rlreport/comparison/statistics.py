@@ -259,35 +259,36 @@ def relabel_p(base: Floats, new: Floats) -> float:
     """Return the two-sided p-value for a random assignment of the prompts to the two sides.
 
     With one binary response per prompt this is Fisher's exact test. Assignments are enumerated or
-    sampled as in ``sign_flip_p``.
+    sampled as in ``sign_flip_p``. Which side is BASE makes no difference to p.
     """
     max_size = _MAX_RATIO * min(len(base), len(new))
     base = base[:max_size]
     new = new[:max_size]
     # Sums of groups of prompts are permuted; with few prompts, a group is one prompt.
     group_size = ceil((len(base) + len(new)) / _MAX_VALUES)
-    base = _group_sums(base, group_size)
-    new = _group_sums(new, group_size)
-    new_count = len(new)
-    pooled = np.concatenate([new, base])
+    groups = [_group_sums(side, group_size) for side in (base, new)]
+    # Labels are drawn for the smaller side, so that swapped sides have the same ones.
+    groups.sort(key=lambda side: (len(side), side.tolist()))
+    size = len(groups[0])
+    pooled = np.concatenate(groups)
     # Subtracting the mode does not change the test, and leaves fewer nonzero values.
     values, counts = np.unique(pooled, return_counts=True)
     pooled = pooled - values[counts.argmax()]
-    observed = pooled[:new_count].sum()
+    observed = pooled[:size].sum()
     nonzero_values = pooled[pooled != 0]
     if len(nonzero_values) > MAX_ENUMERATED:
-        # The first ``new_count`` of ``pooled`` are those of NEW, as in the first row of labels.
-        labels = _labels(len(pooled), new_count)
+        # The first ``size`` of ``pooled`` are those of one side, as in the first row of labels.
+        labels = _labels(len(pooled), size)
         return _two_sided(exact_product(labels, pooled), observed)
-    # Each subset of the nonzero values that NEW may get gives one sum of NEW.
+    # Each subset of the nonzero values that this side may get gives one sum of it.
     subsets = _subsets(len(nonzero_values))
     sums = exact_product(subsets, nonzero_values)
-    # Probability that NEW gets exactly k given nonzero values: zeros fill the rest of its side.
+    # Probability that it gets exactly k given nonzero values: zeros fill the rest of it.
     zero_count = len(pooled) - len(nonzero_values)
-    assignments = comb(len(pooled), new_count)
+    assignments = comb(len(pooled), size)
     probabilities = np.zeros(len(nonzero_values) + 1)
-    for k in range(min(new_count, len(nonzero_values)) + 1):
-        probabilities[k] = comb(zero_count, new_count - k) / assignments
+    for k in range(min(size, len(nonzero_values)) + 1):
+        probabilities[k] = comb(zero_count, size - k) / assignments
     subset_sizes = subsets.sum(axis=1).astype(np.int64)
     return _two_sided(sums, observed, probabilities[subset_sizes])
 

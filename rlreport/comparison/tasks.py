@@ -5,15 +5,15 @@ class, from hard to easy; prompts that earn the same are in one class. Had the c
 by the same responses that BASE is measured by, chance alone would make NEW better on the hard
 prompts and worse on the easy ones (regression to the mean). By what both sides earn together, a
 large difference would sort the prompts by what NEW lost. So BASE is cross-fitted: the responses of
-each run to a prompt are split in two halves by chance. One half tells the class, and the other half
-is compared with NEW; then the halves are exchanged. With c_1 and c_2 the classes by each half, b_2
-and b_1 the means of the other half, and y that of NEW, a prompt of class c has the weight
-w = ½ [c_1 = c] + ½ [c_2 = c], and counts with
+each run to a prompt are split by chance in K = FOLDS parts (with fewer responses, in one part for
+each). In turn each part is compared with NEW, and the other parts tell the class. With c_k the
+class by all but part k, b_k the mean of part k and y that of NEW, a prompt of class c has the
+weight w = Σ_k [c_k = c] / K, and counts with
 
-    w y − ½ ([c_1 = c] b_2 + [c_2 = c] b_1)
+    w y − Σ_k [c_k = c] b_k / K
 
-whose expectation is 0 if runs do not differ. Where most prompts have a single response in the window
-of a BASE run, the class is what BASE earns at its other steps; without these there are no classes.
+whose expectation is 0 if runs do not differ. Where most prompts have a single response in the
+window of a BASE run, the class is what BASE earns at its other steps; without these there is none.
 
 *Prompt by prompt*: the responses of BASE and of NEW to a prompt are tested as
 ``summarise.prompt_courses`` tests early and late ones. "same" stands for no clear change.
@@ -49,7 +49,8 @@ from rlreport.text.clean import number_as_text
 DIFFICULTIES = ("hard", "medium", "easy")  # for BASE
 # Prompts have classes if at least this part of them can have one
 MOST_CLASSED = 0.5
-_SEED = 63  # of the halves
+FOLDS = 8
+_SEED = 63  # of the parts
 
 # Values of ``change`` in ``prompt_changes``
 CHANGES = {
@@ -68,8 +69,8 @@ class Task(NamedTuple):
     """Some of the prompts, with their mean rewards on both sides."""
 
     name: str  # one of DIFFICULTIES, or an environment as logged; "" for all others
-    # those that are compared; if unpaired, of the side with fewer. Of a difficulty, the mean of the
-    # numbers of both halves
+    # those that are compared; if unpaired, of the side with fewer. Of a difficulty, the sum of
+    # their weights
     prompts: int
     base: float
     new: float
@@ -197,11 +198,14 @@ def _class_task(
     is_in = weights > 0
     # Means over the prompts that are in are those weighted over all of them.
     scale = is_in.sum() / weights.sum()
-    base = sum(
-        fold.bases.to_numpy() * one[:, None]
-        for fold, one in zip(folds, members, strict=True)
+    base = np.mean(
+        [
+            fold.bases.to_numpy() * one[:, None]
+            for fold, one in zip(folds, members, strict=True)
+        ],
+        axis=0,
     )
-    of_base = scale * base[is_in].T / len(folds)
+    of_base = scale * base[is_in].T
     of_new = scale * (news.to_numpy() * weights[:, None])[is_in].T
     effect = paired_effect(of_base, of_new)
     count = round(float(weights.sum()))
@@ -215,24 +219,27 @@ def _class_task(
 
 
 def _folds(bases: Sequence[pd.DataFrame], prompts: pd.Index) -> list[_Fold]:
-    """Return both ways to class prompts by one half of BASE's responses and measure the other."""
-    halves: tuple[list[pd.DataFrame], list[pd.DataFrame]] = ([], [])
+    """Return each way to measure a part of BASE's responses, and to class prompts by the rest."""
     random = np.random.default_rng(_SEED)
+    tables = []
     for frame in bases:
         rewards = _rewards(_in_order(frame))
+        by_prompt = rewards.groupby("pair")["reward"]
         # By chance, as a logger may have sorted the responses by their rewards
         order = pd.Series(random.random(len(rewards)), rewards.index)
-        is_second = order.groupby(rewards["pair"]).rank() % 2 == 0
-        halves[0].append(rewards[~is_second])
-        halves[1].append(rewards[is_second])
-    # A prompt with a second half has a first one.
-    classes = [_classes(half, prompts) for half in halves]
-    known = classes[0].index.intersection(classes[1].index)
-    classes = [_classes(half, known) for half in halves]
-    of_halves = [
-        _of_runs(means_of(half, len(half)).bases).reindex(known) for half in halves
-    ]
-    return [_Fold(classes[0], of_halves[1]), _Fold(classes[1], of_halves[0])]
+        number = order.groupby(rewards["pair"]).rank().to_numpy() - 1
+        count = np.minimum(by_prompt.transform("size").to_numpy(), FOLDS)
+        table = rewards.assign(part=number % count, parts=count)
+        tables.append(table[count > 1])
+    folds = []
+    for fold in range(FOLDS):
+        is_measured = [table["part"] == fold % table["parts"] for table in tables]
+        rest = [table[~one] for table, one in zip(tables, is_measured, strict=True)]
+        parts = [table[one] for table, one in zip(tables, is_measured, strict=True)]
+        classes = _classes(rest, prompts)
+        measured = _of_runs(means_of(parts, len(parts)).bases)
+        folds.append(_Fold(classes, measured.reindex(classes.index)))
+    return folds
 
 
 def _in_order(frame: pd.DataFrame) -> pd.DataFrame:

@@ -105,8 +105,8 @@ def why(outcome: Outcome) -> str:
     unknown = [one for one in found.listed if _is_lost(one)]
     if unknown and outcome.comparison.effect.is_shown:
         return message(
-            "{shares}. No prompt has responses of both kinds in one run, so that it is unknown "
-            "what goes with this.",
+            "{shares}. Hardly any prompt has responses of both kinds in one run, so that it is "
+            "unknown how much of the difference goes with this.",
             shares=_shares(unknown[0], outcome.labels),
         )
     return ""
@@ -114,7 +114,8 @@ def why(outcome: Outcome) -> str:
 
 def _is_lost(found: Property) -> bool:
     """Return whether most responses got or lost a property, whose part cannot be told."""
-    return math.isnan(found.part) and abs(found.new_share - found.base_share) >= LOST
+    change = abs(found.new_share - found.base_share)
+    return change >= LOST and not found.contrast.is_shown
 
 
 def _divides_a_side(found: Property) -> bool:

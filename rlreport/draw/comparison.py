@@ -82,8 +82,8 @@ def _on_shared_axis(base: Series, new: Series) -> tuple[Floats, tuple[Floats, Fl
 
 
 def _values_at(steps: Ints, series: Series) -> Floats:
-    values: pd.Series = pd.Series(series.values, series.steps)
-    return values.reindex(steps).to_numpy(np.float64)
+    values = pd.Series(series.values, series.steps).reindex(steps)
+    return np.asarray(values, dtype=np.float64)
 
 
 def _rules(outcome: Outcome) -> tuple[RunRule, ...]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import chain
 
 from rlreport.pages.family import is_relevant
 from rlreport.pages.index_groups import Group, score_of
 from rlreport.pages.index_metrics import Metric
-from rlreport.pages.table import ColumnView, TableView
+from rlreport.pages.index_rows import IndexRun
+from rlreport.pages.table import ColumnView, RowView, TableView
 from rlreport.text.clean import shortened
 from rlreport.text.messages import listed, message, plural
 
@@ -34,7 +36,7 @@ def family_remarks(groups: Sequence[Group], view: TableView) -> list[str]:
             "of the difference."
         )
         remarks.append(near)
-    if any(cell.note.startswith("±") for row in view.rows for cell in row.cells):
+    if any(map(_has_errors, view.rows)):
         remarks.append(message("±: standard error of the level, over its steps."))
     command = message(
         "To compare two runs prompt by prompt: rlreport compare BASE NEW -o compare.html"
@@ -42,9 +44,18 @@ def family_remarks(groups: Sequence[Group], view: TableView) -> list[str]:
     return [remark for remark in [*remarks, command] if remark]
 
 
+def _has_errors(row: RowView) -> bool:
+    return any(cell.note.startswith("±") for cell in row.cells)
+
+
+def _runs(groups: Sequence[Group]) -> list[IndexRun]:
+    return list(chain.from_iterable(group.runs for group in groups))
+
+
 def _on_steps(groups: Sequence[Group]) -> str:
-    counts = {run.steps for group in groups for run in group.runs}
-    low, high = min(counts), max(counts)
+    counts = {run.steps for run in _runs(groups)}
+    low = min(counts)
+    high = max(counts)
     if not low < high:  # NaN
         return ""
     return message(
@@ -61,11 +72,14 @@ def _on_settings(view: TableView) -> str:
     ]
     if not names:
         return ""
+    named = names[:_MOST_NAMED]
+    if len(names) > _MOST_NAMED:
+        named.append("…")
     return plural(
         "They differ in {names}: the same score may not mean the same.",
         "They differ in {names}: the same score may not mean the same.",
         len(names),
-        names=listed([*names[:_MOST_NAMED], *(["…"] if names[_MOST_NAMED:] else [])]),
+        names=listed(named),
     )
 
 
@@ -80,14 +94,13 @@ def _changes_score(column: ColumnView) -> bool:
 def _on_starts(groups: Sequence[Group]) -> str:
     """Return that scores are apart from the start, as if runs had other models or tasks."""
     score = score_of(groups)
-    metrics = [
-        run.metrics.get(score, Metric()) for group in groups for run in group.runs
-    ]
+    metrics = [run.metrics.get(score, Metric()) for run in _runs(groups)]
     metrics = [metric for metric in metrics if len(metric.values)]
     if len(metrics) < 2:
         return ""
     starts = [float(metric.values[0]) for metric in metrics]
-    low, high = min(starts), max(starts)
+    low = min(starts)
+    high = max(starts)
     lowest = min(float(metric.values.min()) for metric in metrics)
     highest = max(float(metric.values.max()) for metric in metrics)
     if high - low <= _APART * (highest - lowest):

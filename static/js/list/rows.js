@@ -299,7 +299,8 @@ export class Rows {
     for (const { key, strings, shown } of this.columns) {
       const scope = this.scopes.find((one) => one === key && one !== "tools") ?? "";
       // In a list without scopes no cell shows a hit elsewhere.
-      if (strings && (this.scopes.length || shown !== false)) ofColumns.push({ place: key, scope, strings });
+      if (strings && (this.scopes.length || shown !== false))
+        ofColumns.push({ place: key, scope, strings });
     }
     const answers = ofColumns.filter(({ scope }) => scope === "response");
     const others = ofColumns.filter(({ scope }) => scope !== "response");

@@ -69,7 +69,9 @@ export function breakable(name) {
 /** @param {string} text */
 function withWholeNumbers(text) {
   const parts = text.split(/(\d+(?:\.\d+)?e-\d+)/i); // those with odd indices are numbers
-  const nodes = parts.map((part, k) => (k % 2 ? el("span", { class: "whole-number" }, part) : part));
+  const nodes = parts.map((part, k) =>
+    k % 2 ? el("span", { class: "whole-number" }, part) : part,
+  );
   return nodes.filter((node) => node !== "");
 }
 
