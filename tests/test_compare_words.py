@@ -372,7 +372,6 @@ def having(**given):
         "contrast": Contrast(0.25, 0.02, 40),
         "part": -0.13,
         "rest": -0.028,
-        "contrast": Contrast(0.7, 0.02, 30),
         "share": Effect(-0.52, -0.6, -0.4),
         "within": Effect(-0.01, -0.05, 0.03),
         "p": 0.001,

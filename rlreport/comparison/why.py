@@ -133,7 +133,9 @@ def _divides_a_side(found: Property) -> bool:
 def _goes_with(effect: float, part: float, what: str, detail: str) -> str:
     # Both have the same sign: the headline says which side earns more.
     if part / effect >= WHOLE:
-        return message("The difference goes with {what}: {detail}.", what=what, detail=detail)
+        return message(
+            "The difference goes with {what}: {detail}.", what=what, detail=detail
+        )
     return message(
         "{part} of the {effect} goes with {what}: {detail}.",
         part=short_figure(abs(part)),
