@@ -175,7 +175,6 @@ def test_a_row_of_a_prompt_won_or_lost_shows_how_both_answers_end(outcome):
             assert len(cell.end) == END_CHARS
     badges = [row.badges for row in view.rows]
     assert sorted(filter(None, badges)) == [["improved"], ["regressed"]]
-    assert badges[0]
 
 
 def test_the_list_and_its_script_show_ends_of_one_length():
