@@ -466,8 +466,8 @@ def compare_runs(bases: Sequence[Side], news: Sequence[Side]) -> Comparison:
     for frame in _inside(responses, chosen):
         is_of_trainer = bool((frame["split"] == METRICS).all())
         inside.append(with_even_blocks(frame) if is_of_trainer else frame)
-    of_trainer = _inside([side.trainer for side in sides], chosen)
-    trainer = [with_even_blocks(frame) for frame in of_trainer]
+    metrics = _inside([side.trainer for side in sides], chosen)
+    trainer = [with_even_blocks(frame) for frame in metrics]
     means = means_of(inside, len(bases))
     trainer_means = means_of(with_logs(trainer), len(bases))
     # The means are indexed by prompt (``pair``).
