@@ -93,6 +93,10 @@ def columns_of(table: str, *columns: Column) -> tuple[Column, ...]:
     return tuple(replace(column, table=table) for column in columns)
 
 
+def _by_name(columns: tuple[Column, ...]) -> dict[str, Column]:
+    return {column.name: column for column in columns}
+
+
 _count = partial(Column, kind="count")
 _whole = partial(Column, dtype="int64", kind="count")
 _share = partial(Column, kind="share")
@@ -399,7 +403,7 @@ TOKEN_FIGURES = columns_of(
 )
 
 # Each is a dict of column name -> column, for the table of responses, steps, prompts or tokens
-RESPONSE, STEP, PROMPT, TOKEN = (
-    {column.name: column for column in columns}
-    for columns in (RESPONSE_COLUMNS, STEP_COLUMNS, PROMPT_COLUMNS, TOKEN_COLUMNS)
-)
+RESPONSE = _by_name(RESPONSE_COLUMNS)
+STEP = _by_name(STEP_COLUMNS)
+PROMPT = _by_name(PROMPT_COLUMNS)
+TOKEN = _by_name(TOKEN_COLUMNS)

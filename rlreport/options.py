@@ -607,6 +607,17 @@ READING = tuple(entry.name for entry in (*declared(ReadOptions), *declared(GaeOp
 CHECKING = (*READING, "thresholds", "mute", "score", "score_timeout", "lang", "quiet")
 # Those of ``rlreport index``, for the reports that it builds
 BUILDING = (
-    *("log_format", "mapping", "split", "roles", "config", "workers", "cache"),
-    *("thresholds", "mute", "redact", "max_size", "lang", "quiet"),
+    "log_format",
+    "mapping",
+    "split",
+    "roles",
+    "config",
+    "workers",
+    "cache",
+    "thresholds",
+    "mute",
+    "redact",
+    "max_size",
+    "lang",
+    "quiet",
 )

@@ -73,8 +73,18 @@ _LISTED_IN_COMPARE = (
 )
 
 _LISTED_IN_INDEX = (
-    *("out", "open_page", "rebuild", "title", "redact", "config", "lang"),
-    *("limit", "mapping", "thresholds", "mute", "quiet"),
+    "out",
+    "open_page",
+    "rebuild",
+    "title",
+    "redact",
+    "config",
+    "lang",
+    "limit",
+    "mapping",
+    "thresholds",
+    "mute",
+    "quiet",
 )
 
 # Eager: files of settings are looked for beside the logs, before options are read.

@@ -385,9 +385,10 @@ class Comparison:
         effects: dict[str, EqualKL] = {}
         if self.reference is not None:
             return effects
+        if not (has(base, "kl_k1") and has(new, "kl_k1")):
+            return effects
         for reward in ("reward", "valid_reward"):
-            columns = ("kl_k1", reward)
-            if all(has(side, column) for side in (base, new) for column in columns):
+            if has(base, reward) and has(new, reward):
                 effect = at_equal_kl(base, new, reward)
                 if effect is not None:
                     effects[reward] = effect
@@ -465,10 +466,8 @@ def compare_runs(bases: Sequence[Side], news: Sequence[Side]) -> Comparison:
     for frame in _inside(responses, chosen):
         is_of_trainer = bool((frame["split"] == METRICS).all())
         inside.append(with_even_blocks(frame) if is_of_trainer else frame)
-    trainer = [
-        with_even_blocks(frame)
-        for frame in _inside([side.trainer for side in sides], chosen)
-    ]
+    metrics = _inside([side.trainer for side in sides], chosen)
+    trainer = [with_even_blocks(frame) for frame in metrics]
     means = means_of(inside, len(bases))
     trainer_means = means_of(with_logs(trainer), len(bases))
     # The means are indexed by prompt (``pair``).

@@ -88,15 +88,16 @@ def contrast_between_prompts(
     averaged over the runs that have both, weighted by their precision. Parameters are as in
     ``contrast_within_prompts``; ``prompts`` of the result is the smaller number of both kinds.
     """
-    gaps, variances, counts = [], [], []
+    gaps: list[float] = []
+    variances: list[float] = []
+    counts: list[int] = []
     for frame, is_in in zip(frames, members, strict=True):
         having = _means_by_prompt(frame[is_in])
         lacking = _means_by_prompt(frame[~is_in])
         if min(len(having), len(lacking)) < LEAST_MIXED:
             continue
         gaps.append(float(having.mean() - lacking.mean()))
-        parts = [float(one.var(ddof=1)) / len(one) for one in (having, lacking)]
-        variances.append(sum(parts))
+        variances.append(_variance_of_mean(having) + _variance_of_mean(lacking))
         counts.append(min(len(having), len(lacking)))
     if not gaps:
         return Contrast()
@@ -133,6 +134,10 @@ def _means_by_prompt(frame: pd.DataFrame) -> Floats:
     return frame.groupby("pair")["reward"].mean().to_numpy(np.float64)
 
 
+def _variance_of_mean(values: Floats) -> float:
+    return float(values.var(ddof=1)) / len(values)
+
+
 def _mixed_cells(frame: pd.DataFrame, is_in: NDArray[np.bool_]) -> pd.DataFrame:
     """Return a row for each prompt that has responses with the property and without it.
 
@@ -140,7 +145,8 @@ def _mixed_cells(frame: pd.DataFrame, is_in: NDArray[np.bool_]) -> pd.DataFrame:
     ``squares`` the sum of squared deviations from these two means.
     """
     rewards: Floats = frame["reward"].to_numpy(np.float64)
-    table = pd.DataFrame({"pair": frame["pair"].to_numpy(), "has": is_in, "r": rewards})
+    prompts = frame["pair"].to_numpy()
+    table = pd.DataFrame({"pair": prompts, "has": is_in, "r": rewards})
     kinds = table.groupby(["pair", "has"])["r"]
     counts = kinds.size().unstack().reindex(columns=[False, True])
     means = kinds.mean().unstack().reindex(columns=[False, True])

@@ -29,7 +29,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -123,6 +123,9 @@ class RewardPart(NamedTuple):
     p: float  # of this difference, see ``p_of_parts``
 
 
+_AnyPart = TypeVar("_AnyPart", Property, RewardPart)
+
+
 @dataclass(frozen=True, slots=True)
 class Decomposition:
     """What the effect on the reward goes with, the largest parts first.
@@ -172,11 +175,8 @@ class Compared(NamedTuple):
 
     def without_differences(self) -> tuple[bool, bool]:
         """Return of each side whether all of its responses have the same reward."""
-        base, new = (
-            len(np.unique(np.concatenate([frame["reward"] for frame in side]))) < 2
-            for side in self.of_sides()
-        )
-        return base, new
+        base, new = self.of_sides()
+        return _have_one_reward(base), _have_one_reward(new)
 
     def effect_on(self, columns: Sequence[Floats]) -> Effect:
         """Return the difference NEW - BASE of a figure that each table's responses have."""
@@ -185,6 +185,12 @@ class Compared(NamedTuple):
             frames.append(pd.DataFrame({"pair": frame["pair"], "figure": values}))
         means = means_of(frames, self.base_count)
         return effect_on(means, "figure", paired=self.whole.paired)
+
+
+def _have_one_reward(frames: Sequence[pd.DataFrame]) -> bool:
+    """Return whether all responses of some runs have the same reward."""
+    rewards = np.concatenate([frame["reward"] for frame in frames])
+    return len(np.unique(rewards)) < 2
 
 
 def decomposition_of(
@@ -288,8 +294,7 @@ def _properties(compared: Compared, weights: Sequence[Floats]) -> list[Property]
         members += _of_environments(compared.frames)
     logged = {(one.id, one.mark): one for one in members}
     found = [_property(compared, weights, one) for one in logged.values()]
-    p_values = p_of_parts([one.share for one in found], compared.whole)
-    found = [one._replace(p=p) for one, p in zip(found, p_values, strict=True)]
+    found = _with_p_values(found, [one.share for one in found], compared.whole)
     formats = [one for one in found if one.id == FORMAT]
     environments = [one for one in found if one.id == ENVIRONMENT]
     shown = [one for one in found if one.id not in (FORMAT, ENVIRONMENT)]
@@ -306,6 +311,15 @@ def _properties(compared: Compared, weights: Sequence[Floats]) -> list[Property]
         for one in shown
     ]
     return sorted(shown, key=lambda one: -np.nan_to_num(abs(one.part)))
+
+
+def _with_p_values(
+    found: Sequence[_AnyPart], effects: Sequence[Effect], whole: Effect
+) -> list[_AnyPart]:
+    """Return the rows of a table with the corrected p-values of their effects."""
+    p_values = p_of_parts(effects, whole)
+    pairs = zip(found, p_values, strict=True)
+    return [one._replace(p=p) for one, p in pairs]
 
 
 def _members(frames: Sequence[pd.DataFrame]) -> list[_Members]:
@@ -447,12 +461,16 @@ def _most_telling(formats: Sequence[Property]) -> Property:
     any_mark = next((one for one in formats if one.mark == ANY_MARK), None)
     if not marks:
         return formats[0]
-    most = max(
-        marks, key=lambda one: (np.nan_to_num(abs(one.part)), abs(one.share.value))
-    )
+    most = max(marks, key=_size)
     if any_mark and abs(most.share.value) < ALIKE * abs(any_mark.share.value):
         return any_mark
     return most
+
+
+def _size(found: Property) -> tuple[float, float]:
+    """Return by what ways to mark an answer are ordered: the part, then the change of the share."""
+    part = float(np.nan_to_num(abs(found.part)))
+    return part, abs(found.share.value)
 
 
 def _is_large(part: float, p: float, effect: Effect, least: float = NAMED) -> bool:
@@ -487,12 +505,9 @@ def _main_part(parts: Sequence[RewardPart], effect: Effect) -> RewardPart | None
 
 def _reward_parts(compared: Compared, weights: Sequence[Floats]) -> list[RewardPart]:
     """Return the parts whose weighted sum is the reward of each response, [] if none are."""
-    names = [
-        name
-        for name in map(str, compared.frames[0].columns)
-        if name.startswith(PART)
-        and all(_is_known(frame, name) for frame in compared.frames)
-    ]
+    columns = map(str, compared.frames[0].columns)
+    logged_parts = [name for name in columns if name.startswith(PART)]
+    names = [name for name in logged_parts if _is_known_of_all(compared.frames, name)]
     if len(names) < 2:
         return []
     rows = pd.concat([frame[["reward", *names]] for frame in compared.frames])
@@ -513,10 +528,16 @@ def _choices(logged: dict[str, Series], total: Series) -> list[dict[str, Series]
     """
     rows = np.column_stack([part.values for part in logged.values()])
     tolerance = _ROUNDING * float(np.abs(total.values).max())
-    add_up = bool(np.abs(total.values - rows.sum(axis=1)).max() <= tolerance)
-    copies = np.abs(total.values[:, None] - rows).max(axis=0) <= tolerance
+    rest = total.values - rows.sum(axis=1)
+    add_up = bool(np.abs(rest).max() <= tolerance)
+    differences = np.abs(total.values[:, None] - rows)
+    copies = differences.max(axis=0) <= tolerance
     first = [logged] if add_up and not copies.any() else []
     return [*first, *gain.choices_of_parts(logged, total)]
+
+
+def _is_known_of_all(frames: Sequence[pd.DataFrame], name: str) -> bool:
+    return all(_is_known(frame, name) for frame in frames)
 
 
 def _is_known(frame: pd.DataFrame, name: str) -> bool:
@@ -576,6 +597,5 @@ def _parts_of_effect(
             p=effect.p,
         )
         found.append(part)
-    p_values = p_of_parts([one.effect for one in found], compared.whole)
-    found = [one._replace(p=p) for one, p in zip(found, p_values, strict=True)]
+    found = _with_p_values(found, [one.effect for one in found], compared.whole)
     return sorted(found, key=lambda one: -abs(one.part))

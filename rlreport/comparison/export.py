@@ -14,6 +14,7 @@ from rlreport.comparison.compare import Comparison
 from rlreport.comparison.decomposition import Decomposition, Property, RewardPart
 from rlreport.comparison.guardrails import Guardrail
 from rlreport.comparison.headline import sentence
+from rlreport.comparison.labels import Labels
 from rlreport.comparison.outcome import Flip, Outcome, prompt_numbers
 from rlreport.comparison.run import settings_that_differ
 from rlreport.comparison.saved import ResponseId
@@ -34,29 +35,17 @@ def compare_json(outcome: Outcome) -> dict[str, Any]:
     changed = outcome.changed
     windows = comparison.windows
     speed = {name: reached._asdict() for name, reached in comparison.speed.items()}
-    band = comparison.band
     equal_kl = comparison.equal_kl
     return {
         "schema": SCHEMA,
         "generator": {"name": "rlreport", "version": __version__},
-        "runs": {
-            "base": [run.name for run in outcome.bases],
-            "new": [run.name for run in outcome.news],
-        },
-        "levels": {
-            "base": [run.level for run in outcome.bases],
-            "new": [run.level for run in outcome.news],
-        },
+        **_runs(outcome),
         "window": {  # of the first run of each side
             "steps": windows.new,
             "steps_base": windows.bases[0],
             "split": comparison.split,
         },
-        "labels": {
-            "base": outcome.labels.base,
-            "new": outcome.labels.new,
-            "setting": outcome.labels.setting,
-        },
+        "labels": _labels(outcome.labels),
         "changed": _changed(outcome),
         "gate": {"failed": list(outcome.gate.failed), "exit": outcome.gate.exit},
         "verdict": _verdict(outcome),
@@ -64,12 +53,7 @@ def compare_json(outcome: Outcome) -> dict[str, Any]:
         "tasks": _tasks(outcome),
         "prompts": _prompt_counts(comparison),
         "guardrails": [_guardrail(guardrail) for guardrail in comparison.guardrails],
-        "curves": {
-            "step": windows.common.tolist(),
-            "difference": band.difference.tolist(),
-            "low": band.low.tolist(),
-            "high": band.high.tolist(),
-        },
+        "curves": _curves(comparison),
         "findings": {
             "new": _ids(changed["new"]),
             "fixed": _ids(changed["fixed"]),
@@ -79,6 +63,36 @@ def compare_json(outcome: Outcome) -> dict[str, Any]:
         "speed": speed or None,
         "equal_kl": _equal_kl(equal_kl.get("reward")),
         "equal_kl_second_reward": _equal_kl(equal_kl.get("valid_reward")),
+    }
+
+
+def _runs(outcome: Outcome) -> dict[str, Any]:
+    """Return the names of the runs of each side, and the levels of their own verdicts."""
+    return {
+        "runs": {
+            "base": [run.name for run in outcome.bases],
+            "new": [run.name for run in outcome.news],
+        },
+        "levels": {
+            "base": [run.level for run in outcome.bases],
+            "new": [run.level for run in outcome.news],
+        },
+    }
+
+
+def _labels(labels: Labels) -> dict[str, Any]:
+    """Return what the sides are called, and the setting after whose values they are."""
+    return {"base": labels.base, "new": labels.new, "setting": labels.setting}
+
+
+def _curves(comparison: Comparison) -> dict[str, Any]:
+    """Return the difference NEW - BASE at the common steps, with its band."""
+    band = comparison.band
+    return {
+        "step": comparison.windows.common.tolist(),
+        "difference": band.difference.tolist(),
+        "low": band.low.tolist(),
+        "high": band.high.tolist(),
     }
 
 

@@ -161,7 +161,8 @@ def _by_logs(guardrail: Guardrail, trainer: Means) -> Guardrail:
         rounded(base * float(np.expm1(min(log, _MOST_LOG))))
         for log in (effect.low, effect.high)
     )
-    effect = replace(effect, value=change(base, new), low=low, high=high, mde=np.nan)
+    value = change(base, new)
+    effect = replace(effect, value=value, low=low, high=high, mde=np.nan)
     return guardrail._replace(base=base, new=new, effect=effect, is_geometric=True)
 
 

@@ -193,11 +193,12 @@ def _compared(outcome: Outcome) -> str:
 
 def run_lines(outcome: Outcome) -> list[str]:
     """Return a line on each broken or warned run: what its own report says of it."""
-    return [
-        message("{run} · {verdict}", run=name, verdict=what)
-        for run, name in _named(outcome)
-        if (what := _own_words(run, outcome))
-    ]
+    lines = []
+    for run, name in _named(outcome):
+        what = _own_words(run, outcome)
+        if what:
+            lines.append(message("{run} · {verdict}", run=name, verdict=what))
+    return lines
 
 
 def _own_words(run: ComparedRun, outcome: Outcome) -> str:

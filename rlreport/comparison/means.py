@@ -34,8 +34,9 @@ def effect_on(means: Means, column: str, *, paired: bool) -> Effect:
     new = [table[column] for table in means.news]
     if not paired:
         return unpaired_effect(base, new)
+    columns = [*base, *new]
     # A row per prompt that all runs have, a column per run
-    shared = pd.concat([*base, *new], axis=1, join="inner").sort_index()
+    shared = pd.concat(columns, axis=1, join="inner").sort_index()
     runs = shared.to_numpy(np.float64).T
     return paired_effect(runs[: len(base)], runs[len(base) :])
 

@@ -390,7 +390,8 @@ def _rewards_by_prompt(frame: pd.DataFrame) -> pd.DataFrame:
     deviation = pd.Series(difference(frame["reward"], means), frame.index)
     # One variance for all prompts, as most have too few responses for one of their own. Each
     # prompt's mean takes one degree of freedom.
-    variance = (deviation**2).sum() / max(1, len(frame) - len(counts))
+    freedom = max(1, len(frame) - len(counts))
+    variance = (deviation**2).sum() / freedom
     errors = np.sqrt(variance / counts)
     table = rounded_columns(pd.DataFrame({"reward": rewards.mean(), "error": errors}))
     rows = deviation.abs().groupby(frame["pair"]).idxmin()

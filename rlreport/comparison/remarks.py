@@ -151,8 +151,10 @@ def band_note(outcome: Outcome) -> str:
 def _where(chosen: NDArray[np.bool_], outcome: Outcome) -> str:
     """Return the chosen ones of the common steps: "steps 3–9, step 12"."""
     steps = outcome.comparison.windows.common.tolist()
-    found = spans(chosen).tolist()
-    parts = [span((steps[start], steps[stop - 1])) for start, stop in found]
+    parts = []
+    for start, stop in spans(chosen).tolist():
+        first_and_last = (steps[start], steps[stop - 1])
+        parts.append(span(first_and_last))
     rest = len(parts) - _MOST_SPANS
     if rest > 0:
         parts = [*parts[:_MOST_SPANS], message("{count:count} more", count=rest)]

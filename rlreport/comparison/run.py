@@ -175,7 +175,10 @@ def _text_reader(rollouts: Rollouts, tables: Tables) -> Texts:
 
     def texts(wanted: Iterable[ResponseId]) -> dict[ResponseId, tuple[str, str]]:
         responses = rollouts.read(readable(wanted), with_tokens=0)
-        return {(one.step, one.n): (one.prompt, one.response) for one in responses}
+        found = {}
+        for one in responses:
+            found[one.step, one.n] = (one.prompt, one.response)
+        return found
 
     return texts
 

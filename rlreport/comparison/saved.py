@@ -392,7 +392,9 @@ def settings_without_seed(settings: Mapping[str, object]) -> str:
 def seeds_at(path: str | Path) -> list[str | Path]:
     """Return the runs in a folder if they differ only in their seed, else the path itself."""
     folder = Path(path)
-    if is_url(str(path)) or not folder.is_dir() or (folder / REPORT).is_file():
+    if is_url(str(path)) or not folder.is_dir():
+        return [path]
+    if (folder / REPORT).is_file():  # the report of one run
         return [path]
     runs = [child for child in sorted(folder.iterdir()) if _may_be_run(child)]
     if len(runs) < 2:

@@ -47,12 +47,11 @@ def reference_levels(means: Means, effect: Effect) -> Levels | None:
     if not effect.paired or not means.have(REFERENCE):
         return None
     of_reference = effect_on(means, REFERENCE, paired=True)
-    tables = [
-        pd.concat([run[REFERENCE] for run in runs], axis=1, join="inner").dropna()
-        for runs in (means.bases, means.news)
-    ]
-    shared = tables[0].index.intersection(tables[1].index)
-    base, new = (table.loc[shared].mean(axis=1) for table in tables)
+    base_table = _earned_by_reference(means.bases)
+    new_table = _earned_by_reference(means.news)
+    shared = base_table.index.intersection(new_table.index)
+    base = base_table.loc[shared].mean(axis=1)
+    new = new_table.loc[shared].mean(axis=1)
     spread = max(
         base.std(), new.std(), abs(effect.value)
     )  # NaN only of a single prompt
@@ -60,6 +59,12 @@ def reference_levels(means: Means, effect: Effect) -> Levels | None:
     if not of_reference.is_shown or of_reference.p >= _MOST_P or not is_large:
         return None
     return Levels(rounded(base.mean()), rounded(new.mean()))
+
+
+def _earned_by_reference(runs: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """Return the reference's rewards on the prompts that all of some runs have, a column a run."""
+    columns = [run[REFERENCE] for run in runs]
+    return pd.concat(columns, axis=1, join="inner").dropna()
 
 
 def levels_of_trainer(
@@ -83,8 +88,9 @@ def levels_of_trainer(
     differences = np.abs(np.subtract(of_trainer, logged))
     if not np.isfinite(differences).all() or not (differences > least).any():
         return None
-    base, new = of_trainer[:base_count], of_trainer[base_count:]
-    return Levels(rounded(float(np.mean(base))), rounded(float(np.mean(new))))
+    base = float(np.mean(of_trainer[:base_count]))
+    new = float(np.mean(of_trainer[base_count:]))
+    return Levels(rounded(base), rounded(new))
 
 
 def parts_that_differ(frames: Sequence[pd.DataFrame], base_count: int) -> PartNames:
@@ -92,18 +98,21 @@ def parts_that_differ(frames: Sequence[pd.DataFrame], base_count: int) -> PartNa
 
     Without parts on one side nothing is returned: it may log none.
     """
-    names: list[set[str]] = [
-        {
-            str(column).removeprefix(PART)
-            for column in frame
-            if str(column).startswith(PART) and frame[column].notna().any()
-        }
-        for frame in frames
-    ]
-    bases, news = names[:base_count], names[base_count:]
+    names = [_logged_parts(frame) for frame in frames]
     if not all(names):
         return PartNames([], [])
+    bases = names[:base_count]
+    news = names[base_count:]
     return PartNames(
         sorted(set.intersection(*bases).difference(*news)),
         sorted(set.intersection(*news).difference(*bases)),
     )
+
+
+def _logged_parts(frame: pd.DataFrame) -> set[str]:
+    """Return the names of the reward parts of which a table has any value."""
+    return {
+        str(column).removeprefix(PART)
+        for column in frame
+        if str(column).startswith(PART) and frame[column].notna().any()
+    }

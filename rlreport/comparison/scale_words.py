@@ -62,11 +62,12 @@ def rewards_differ(outcome: Outcome) -> str:
 
 
 def _parts(outcome: Outcome) -> str:
+    labels = outcome.labels
     base, new = outcome.comparison.reward_parts_that_differ
     literal = translatable("{names} ({side})")
     sides = [
         message(literal, names=_names(names), side=label)
-        for names, label in ((base, outcome.labels.base), (new, outcome.labels.new))
+        for names, label in ((base, labels.base), (new, labels.new))
         if names
     ]
     if not sides:

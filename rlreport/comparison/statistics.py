@@ -522,7 +522,8 @@ def _rewards_at(path: pd.Series, grid: Floats) -> Floats:
     """Return the rewards of a path, interpolated at the distances ``grid``; NaN if it is empty."""
     if path.empty:
         return np.full(len(grid), np.nan)
-    return np.asarray(np.interp(grid, path.index.to_numpy(), path.to_numpy()))
+    distances = path.index.to_numpy()
+    return np.asarray(np.interp(grid, distances, path.to_numpy()))
 
 
 class _ResampledCurve(NamedTuple):

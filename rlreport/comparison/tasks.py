@@ -255,7 +255,8 @@ def _classes(runs: Sequence[pd.DataFrame], prompts: pd.Index) -> pd.Series:
     known = means.index.intersection(prompts).sort_values()
     earned = pd.Series(significant(means.loc[known].mean(axis=1)), known)
     ranks = earned.rank() - 0.5  # equal ones have the same
-    return (ranks / max(1, len(known)) * len(DIFFICULTIES)).astype(np.int64)
+    places = ranks / max(1, len(known))  # 0 to 1
+    return (places * len(DIFFICULTIES)).astype(np.int64)
 
 
 def _of_runs(runs: Sequence[pd.DataFrame]) -> pd.DataFrame:
@@ -404,5 +405,7 @@ def can_tell(changes: pd.DataFrame) -> bool:
         return True
     n = tested["base_count"].to_numpy(np.int64)
     m = tested["new_count"].to_numpy(np.int64)
-    smallest = fisher_p(np.column_stack([n, n, np.zeros_like(m), m])).min()
+    none = np.zeros_like(m)
+    furthest_apart = np.column_stack([n, n, none, m])
+    smallest = fisher_p(furthest_apart).min()
     return bool(smallest <= FALSE_DISCOVERIES / len(tested))

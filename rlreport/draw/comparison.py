@@ -62,7 +62,9 @@ def comparison_charts(outcome: Outcome) -> list[Chart]:
 def _joined(
     one: tuple[float, float], other: tuple[float, float]
 ) -> tuple[float, float]:
-    return min(one[0], other[0]), max(one[1], other[1])
+    low = min(one[0], other[0])
+    high = max(one[1], other[1])
+    return low, high
 
 
 def _on_shared_axis(base: Series, new: Series) -> tuple[Floats, tuple[Floats, Floats]]:
@@ -100,7 +102,8 @@ def _rules(outcome: Outcome) -> tuple[RunRule, ...]:
             literal = translatable("compared of {name}: {window}")
             words = message(literal, name=_short(name), window=span(window))
             rules.append(_window_rule(window, words))
-    for run, name in ((outcome.base, labels.base), (outcome.new, labels.new)):
+    runs = [(outcome.base, labels.base), (outcome.new, labels.new)]
+    for run, name in runs:
         found = _onset(run)
         if found is None:
             continue

@@ -560,7 +560,8 @@ def _with_room(y: Axis, part: float) -> Axis:
     """Return a linear axis that leaves this part of its height free at the top."""
     if y.scale != "linear":
         return y
-    return replace(y, high=y.high + (y.high - y.low) * part / (1 - part))
+    room = (y.high - y.low) * part / (1 - part)
+    return replace(y, high=y.high + room)
 
 
 def _axis_title(thin: ThinnedCurves, title: str) -> str:

@@ -62,6 +62,16 @@ def length_of(words: str) -> float:
     return len(words) * _CHARACTER_WIDTH + _GAP
 
 
+def _first_free(
+    lines: Sequence[Sequence[tuple[float, float]]], room: tuple[float, float]
+) -> int:
+    """Return the first of some lines whose labels leave a room free, their number if none does."""
+    for number, line in enumerate(lines):
+        if not any(_overlap(room, one) for one in line):
+            return number
+    return len(lines)
+
+
 @dataclass(frozen=True, slots=True)
 class PlacedRules:
     """The rules of the run on one chart."""
@@ -99,8 +109,7 @@ class PlacedRules:
         ):
             length = length_of(words) / NARROWEST
             room = (part, part + length) if side > 0 else (part - length, part)
-            is_free = [all(not _overlap(room, one) for one in line) for line in lines]
-            number = is_free.index(True) if True in is_free else len(lines)
+            number = _first_free(lines, room)
             if number == len(lines):
                 lines.append([])
             lines[number].append(room)

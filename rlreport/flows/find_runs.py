@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -183,11 +184,9 @@ def _runs_of(folder: _Folder, *, is_given: bool = False) -> list[FoundRun]:
     others = [inner for inner in folder.folders if inner not in parts]
     may_have_several = is_given and not configured(folder.path)
     # A place such as ``logs`` is part of a run if it holds no folders of runs.
-    has_parts = any(
-        [run.path for run in runs_of[part.path]] == [part.path] for part in parts
-    )
+    has_parts = any(_is_one_run(part, runs_of) for part in parts)
     if not folder.logs and (not has_parts or (may_have_several and others)):
-        runs = [run for inner in folder.folders for run in runs_of[inner.path]]
+        runs = _runs_in(folder.folders, runs_of)
         # A folder around a single run, such as one named after the time of its start
         return [whole] if len(runs) == 1 and not is_given else runs
     if not may_have_several:
@@ -196,7 +195,23 @@ def _runs_of(folder: _Folder, *, is_given: bool = False) -> list[FoundRun]:
         return [whole]
     own = [inner.path for inner in folder.folders if inner not in others]
     run = FoundRun(folder.path, (*folder.logs, *folder.others, *own))
-    return [run, *(run for inner in others for run in runs_of[inner.path])]
+    return [run, *_runs_in(others, runs_of)]
+
+
+def _is_one_run(folder: _Folder, runs_of: Mapping[Path, list[FoundRun]]) -> bool:
+    """Return whether a folder as a whole is its only run."""
+    paths = [run.path for run in runs_of[folder.path]]
+    return paths == [folder.path]
+
+
+def _runs_in(
+    folders: Iterable[_Folder], runs_of: Mapping[Path, list[FoundRun]]
+) -> list[FoundRun]:
+    """Return the runs of all of some folders."""
+    runs = []
+    for folder in folders:
+        runs += runs_of[folder.path]
+    return runs
 
 
 def _is_part(inner: _Folder, folder: _Folder) -> bool:

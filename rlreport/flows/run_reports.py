@@ -116,9 +116,13 @@ class ReportsFolder:
         except OSError:
             return []
 
+    def _is_file(self) -> bool:
+        """Return whether there is something at the path that is no folder."""
+        return self.path.exists() and not self.path.is_dir()
+
     def refuse_foreign(self) -> None:
         """Raise OutputError if the folder is none, or holds other things than built reports."""
-        if self.path.is_symlink() or (self.path.exists() and not self.path.is_dir()):
+        if self.path.is_symlink() or self._is_file():
             raise OutputError(
                 f"{self.path}: is a link or a file; reports of runs are written to a folder of "
                 "this name: move it, or choose another name for the index"
@@ -232,7 +236,11 @@ def build_missing(
         builds.add(run)
     builds.build()
     order = {run.place: number for number, run in enumerate(runs)}
-    return sorted(builds.results, key=lambda one: (order[one.run.place], one.run.part))
+
+    def place(report: RunReport) -> tuple[int, str]:
+        return order[report.run.place], report.run.part
+
+    return sorted(builds.results, key=place)
 
 
 class _Build(NamedTuple):
@@ -284,7 +292,8 @@ class _Builds:
                 self._keep(run, name)
             return
         size = sum(size for _, size, *_ in state or ())
-        self._add(run, _Stamp(source, _hash(source, run.part), 1, inputs), size)
+        stamp = _Stamp(source, _hash(source, run.part), 1, inputs)
+        self._add(run, stamp, size)
 
     def _inputs(self, run: Wanted, state: _State | None) -> str:
         """Return what changes with the files of a run, the options and the program.
@@ -462,7 +471,9 @@ def _with_tracked_name(job: _Job) -> BuildOptions:
     if job.options.title or others or not is_tracked:
         return job.options
     names = {source.run for source in find_metrics(first)} - {"."}
-    return replace(job.options, title=names.pop()) if len(names) == 1 else job.options
+    if len(names) != 1:
+        return job.options
+    return replace(job.options, title=names.pop())
 
 
 def _title_of(run: Wanted) -> str | None:
@@ -507,7 +518,9 @@ def _relative(path: Path, root: Path) -> str:
 
 def _settings(options: BuildOptions) -> list[object]:
     """Return the values of the options that change a report, and the state of files among them."""
-    files = [*options.config, *([options.thresholds] if options.thresholds else [])]
+    files = [*options.config]
+    if options.thresholds:
+        files.append(options.thresholds)
     values = {
         one.name: getattr(options, one.name)
         for one in declared(BuildOptions)

@@ -135,9 +135,13 @@ def find_metrics(path: Path, *, wide: bool = False) -> list[MetricsSource]:
                 sources += _files_of(file, path)
     # The state of a later checkpoint has the history of those before it: the largest has all.
     for files in states.values():
-        largest = max(files, key=lambda file: (file.stat().st_size, str(file)))
+        largest = max(files, key=_size_and_path)
         sources += _files_of(largest, path)
     return sorted(sources, key=lambda one: (one.path, one.run))
+
+
+def _size_and_path(file: Path) -> tuple[int, str]:
+    return file.stat().st_size, str(file)
 
 
 def sources_of(path: Path) -> list[MetricsSource]:

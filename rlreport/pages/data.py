@@ -418,11 +418,16 @@ def report_json(report: RunReport) -> dict[str, Any]:
         "bad_lines_in_all": tables.bad_count,
         "notes": [note_in_words(note) for note in tables.notes],
         "fields": tables.fields,
-        "shown": {
-            "steps": [page.plan.step for page in report.step_pages],
-            "responses": sum(map(len, report.shown_rows)),
-            "left_out": report.left_out,
-        },
+        "shown": _shown(report),
+    }
+
+
+def _shown(report: RunReport) -> dict[str, Any]:
+    """Return which steps have a page, and how many responses are shown and left out."""
+    return {
+        "steps": [page.plan.step for page in report.step_pages],
+        "responses": sum(map(len, report.shown_rows)),
+        "left_out": report.left_out,
     }
 
 

@@ -245,8 +245,11 @@ def _runs_table(
 def _names(runs: Sequence[IndexRun]) -> list[Cell]:
     """Return the cells of names; below those that several runs have, there is the path."""
     counts = Counter(run.name for run in runs)
-    places = [run.place if counts[run.name] > 1 else "" for run in runs]
-    return [Cell(run.name, note=place) for run, place in zip(runs, places, strict=True)]
+    cells = []
+    for run in runs:
+        is_of_several = counts[run.name] > 1
+        cells.append(Cell(run.name, note=run.place if is_of_several else ""))
+    return cells
 
 
 def _group_names(runs: Sequence[IndexRun], groups: Sequence[Group]) -> list[str]:

@@ -44,7 +44,8 @@ def score_chart(groups: Sequence[Group], name: str) -> Chart | None:
         np.concatenate([metric.steps for metric in _runs_with(drawn, score)])
     )
     labels = _labels(own, shared_start(drawn))
-    curves = curves_of([(label, np.full(len(steps), np.nan)) for label in labels])
+    no_values = np.full(len(steps), np.nan)
+    curves = curves_of([(label, no_values) for label in labels])
     curves = [
         _curve(curve, [group], score, steps)
         for curve, group in zip(curves, own, strict=True)
@@ -121,12 +122,15 @@ def _curve(
     """Return a curve with the mean of the groups' runs and, of several, their range."""
     # Runs may log other steps: between those of a run its score is interpolated, and outside of
     # them it is not known.
+    unknown = np.nan
     of_runs = [
-        np.interp(steps, metric.steps, metric.values, left=np.nan, right=np.nan)
+        np.interp(steps, metric.steps, metric.values, left=unknown, right=unknown)
         for metric in _runs_with(groups, score)
     ]
     runs = pd.DataFrame(of_runs)
     curve = replace(curve, values=runs.mean().to_numpy())
     if len(runs) < 2:
         return curve
-    return replace(curve, low=runs.min().to_numpy(), high=runs.max().to_numpy())
+    low = runs.min().to_numpy()
+    high = runs.max().to_numpy()
+    return replace(curve, low=low, high=high)

@@ -114,6 +114,9 @@ def index_run(
     since = number(section(lead or {}, "onset").get("step"))
     own = section(about, "settings").get("redact")
     is_hidden = bool(redact) and own not in (redact, "names")
+    sentence = _name_of(lead) if is_hidden else _sentence(about, language)
+    # A report has that in English alone; it may name settings and fields.
+    has_next = language == ENGLISH and not is_hidden
     settings = card_values(section(section(about, "card"), "entries"))
     # What a report is called is one of the names.
     name = "" if is_hidden and redact == "names" else _text(about.get("run"))
@@ -122,9 +125,8 @@ def index_run(
         href=report.href,
         name=shortened(name, _LONGEST_NAME) or report.place,
         level=level,
-        sentence=_name_of(lead) if is_hidden else _sentence(about, language),
-        # A report has that in English alone; it may name settings and fields.
-        next="" if is_hidden or language != ENGLISH else _text(verdict.get("next")),
+        sentence=sentence,
+        next=_text(verdict.get("next")) if has_next else "",
         evidence=_evidence(report),
         since=since,
         is_harmed=lead is not None and level in ("critical", "warning"),

@@ -283,7 +283,8 @@ def table(
 
 def with_terms(view: TableView, terms: Iterable[str]) -> TableView:
     """Return a table whose rows are about figures with these definitions, "" for none."""
-    rows = [replace(row, term=term) for row, term in zip(view.rows, terms, strict=True)]
+    pairs = zip(view.rows, terms, strict=True)
+    rows = [replace(row, term=term) for row, term in pairs]
     return replace(view, rows=rows)
 
 

@@ -49,9 +49,10 @@ def text_width(label: str, texts: Iterable[str]) -> str:
 
 def part_width(texts: Iterable[str]) -> str:
     """Return the width that no part of a text exceeds, "" for the usual one of numbers."""
-    need = max(
-        (_characters(part) for text in texts for part in _BREAK.split(text)), default=0
-    )
+    need = 0
+    for text in texts:
+        parts = _BREAK.split(text)
+        need = max(need, *map(_characters, parts))
     return "" if need <= USUAL else _width(min(need, MOST_OF_LABEL))
 
 

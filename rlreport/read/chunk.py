@@ -69,6 +69,7 @@ _ENDINGS = tuple(EOS_TOKENS)
 _LAST_LETTERS = frozenset(token[-1] for token in EOS_TOKENS)
 
 Columns = dict[str, NDArray[np.generic]]
+ToolUse = tuple[int, str, *tuple[int, ...]]  # row, tool name, *ToolCounts
 
 
 class RangeCounts(NamedTuple):
@@ -103,8 +104,8 @@ class Chunk:
     # whether any extra field was left out because of this limit
     extras_dropped: bool = False
     reward_parts: set[str] = field(default_factory=set)  # names of extras
-    # (row, tool name, *ToolCounts) for each tool used in each row
-    tools: list[tuple[int, str, *tuple[int, ...]]] = field(default_factory=list)
+    # for each tool used in each row
+    tools: list[ToolUse] = field(default_factory=list)
     # numbers of lines, one entry per range
     counts: list[RangeCounts] = field(default_factory=list)
     remarks: Remarks = field(default_factory=Remarks)

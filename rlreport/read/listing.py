@@ -277,7 +277,9 @@ def _matches(parts: tuple[str, ...], pattern: tuple[str, ...]) -> bool:
     # ``**`` stands for this folder, and may for further ones.
     if first == "**":
         return _matches(parts[1:], pattern)
-    return fnmatch.fnmatchcase(parts[0], first) and _matches(parts[1:], tuple(rest))
+    if not fnmatch.fnmatchcase(parts[0], first):
+        return False
+    return _matches(parts[1:], tuple(rest))
 
 
 def _walk(folder: Path, listing: Listing) -> Iterator[Path]:

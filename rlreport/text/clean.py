@@ -93,8 +93,11 @@ def one_line(text: str, longest: int) -> str:
 
 def shared_beginning(one: str, other: str) -> int:
     """Return with how many characters both texts begin."""
-    pairs = enumerate(zip(one, other, strict=False))
-    return next((i for i, (a, b) in pairs if a != b), min(len(one), len(other)))
+    pairs = zip(one, other, strict=False)
+    for place, (a, b) in enumerate(pairs):
+        if a != b:
+            return place
+    return min(len(one), len(other))
 
 
 def clean_text(text: str, pad_tokens: tuple[str, ...]) -> str:

@@ -24,7 +24,8 @@ def of_sides(column: ColumnView, labels: Labels) -> tuple[ColumnView, ColumnView
     ``column`` has the rest of both; its key and its label, if any, come before those of the side.
     """
     heads = []
-    for key, name, side in (("base", labels.base, BASE), ("new", labels.new, NEW)):
+    sides = [("base", labels.base, BASE), ("new", labels.new, NEW)]
+    for key, name, side in sides:
         text = name
         if column.label:
             text = message("{what}, {name}", what=column.label, name=name)

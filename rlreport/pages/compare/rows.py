@@ -8,7 +8,7 @@ from rlreport.comparison.labels import Labels
 from rlreport.comparison.outcome import Flip, Outcome
 from rlreport.pages.compare.flips import flip_numbers, shared_prefixes
 from rlreport.pages.compare.sides import sides_data
-from rlreport.pages.page_data import RowsData
+from rlreport.pages.page_data import RowsData, TitlesData
 from rlreport.text.messages import message
 
 
@@ -44,19 +44,23 @@ def rows_data(
         "ranks": {},
         "badges": {},
         "highlights": [],
-        "titles": {
-            # Scripts fill in the number.
-            "row": message(
-                "Prompt {n}: {new} against {base}",
-                n="{n}",
-                new=labels.new,
-                base=labels.base,
-            ),
-            "response": labels.new,
-            "ref_response": labels.base,
-            "other": labels.base,
-        },
+        "titles": _titles(labels),
         "compared": sides_data(flips, outcome, with_tokens),
+    }
+
+
+def _titles(labels: Labels) -> TitlesData:
+    return {
+        # Scripts fill in the number.
+        "row": message(
+            "Prompt {n}: {new} against {base}",
+            n="{n}",
+            new=labels.new,
+            base=labels.base,
+        ),
+        "response": labels.new,
+        "ref_response": labels.base,
+        "other": labels.base,
     }
 
 

@@ -78,11 +78,9 @@ def _is_cut(setting: Difference, *, redact: bool) -> bool:
 
 def _runs(outcome: Outcome) -> list[tuple[str, ComparedRun]]:
     """Return each run with the name of its side."""
-    return [
-        (side, run)
-        for side, runs in ((BASE, outcome.bases), (NEW, outcome.news))
-        for run in runs
-    ]
+    bases = [(BASE, run) for run in outcome.bases]
+    news = [(NEW, run) for run in outcome.news]
+    return [*bases, *news]
 
 
 def _row(

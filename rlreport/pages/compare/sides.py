@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pandas as pd
 
+from rlreport.check.run import has
 from rlreport.columns import RESPONSE_COLUMNS, STEP, TOKEN_FIGURES
 from rlreport.comparison.data_file import EXTRA, PART
 from rlreport.comparison.outcome import Flip, Outcome
@@ -48,10 +49,11 @@ def sides_data(
     new = _rows_of(new_table, [flip.new_response for flip in flips])
     base = base.assign(**{_MEAN.key: [flip.base for flip in flips]})
     new = new.assign(**{_MEAN.key: [flip.new for flip in flips]})
+    headers = {_MEAN.key: _MEAN, **_columns_of(base, new)}
     columns = {
         name: column
-        for name, column in {_MEAN.key: _MEAN, **_columns_of(base, new)}.items()
-        if base[name].notna().any() or new[name].notna().any()
+        for name, column in headers.items()
+        if has(base, name) or has(new, name)
     }
     base_texts = [flip.base_text for flip in flips]
     new_texts = [flip.new_text for flip in flips]
@@ -99,8 +101,7 @@ def _columns_of(base: pd.DataFrame, new: pd.DataFrame) -> dict[str, ColumnView]:
     both = [
         str(name)
         for name in new
-        if name in base
-        and all(pd.api.types.is_float_dtype(t[name]) for t in (base, new))
+        if name in base and _is_float(base[name]) and _is_float(new[name])
     ]
     columns = {}
     for column in RESPONSE_COLUMNS:
@@ -119,6 +120,10 @@ def _columns_of(base: pd.DataFrame, new: pd.DataFrame) -> dict[str, ColumnView]:
         )
         columns[name] = replace(column_view, key=name)
     return columns
+
+
+def _is_float(column: pd.Series) -> bool:
+    return bool(pd.api.types.is_float_dtype(column))
 
 
 def packed_pair(pair: TokenPair, language: Language) -> str:

@@ -148,7 +148,8 @@ def reward_parts_table(outcome: Outcome) -> TableView | None:
     }
     columns |= attribute_columns(parts, of_sides(_WEIGHTED, outcome.labels))
     columns[INTERVAL] = interval_cells([one.effect for one in parts])
-    columns[RESULT] = [result_of(one.effect, one.p, len(parts)) for one in parts]
+    count = len(parts)
+    columns[RESULT] = [result_of(one.effect, one.p, count) for one in parts]
     return table(
         "reward-parts",
         message("Parts of the reward"),
