@@ -10,7 +10,12 @@ SIZE = 8
 PROMPTS = 40
 # What each prompt earns in BASE and in NEW: 0 improves, 1 regresses, 2 and 3 are as they were; the
 # others are solved in every other response, half of those of NEW without the format
-_CLEAR = {0: (0.0, 1.0), 1: (1.0, 0.0), 2: (0.0, 0.0), 3: (1.0, 1.0)}
+_CLEAR = {
+    0: (0.0, 1.0),
+    1: (1.0, 0.0),
+    2: (0.0, 0.0),
+    3: (1.0, 1.0),
+}
 LONG = " ".join(["So we count on, as the question asks."] * 20)
 
 

@@ -121,7 +121,10 @@ def test_the_script_of_a_text_is_that_of_most_letters(text: str, script: str) ->
     assert main_script(text) == script
 
 
-@given(st.lists(st.sampled_from("ab яб 苹果 αβ 1"), min_size=1).map("".join))
+characters = st.sampled_from("ab яб 苹果 αβ 1")
+
+
+@given(st.lists(characters, min_size=1).map("".join))
 def test_of_a_short_text_every_letter_counts(text: str) -> None:
     letters = [script_of(character) for character in text[:64]]
     letters = [script for script in letters if script]
@@ -164,8 +167,9 @@ def test_logs_and_their_report_have_the_same_properties(tmp_path) -> None:
         rlreport.build(tmp_path / name, tmp_path / f"{name}.html", workers=1)
     found = []
     for suffix in ("", ".html"):
-        runs = [loaded(tmp_path / f"{name}{suffix}") for name in ("base", "new")]
-        found.append(compare_runs([runs[0].side], [runs[1].side]).decomposition)
+        base = loaded(tmp_path / f"base{suffix}")
+        new = loaded(tmp_path / f"new{suffix}")
+        found.append(compare_runs([base.side], [new.side]).decomposition)
     assert found[0] == found[1]
     main = found[0].main
     assert main is not None and main.mark == "####"

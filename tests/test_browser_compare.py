@@ -122,7 +122,8 @@ def test_the_page_fits_and_shows_both_ends_at_any_width(browser, folder, width):
 def test_both_charts_stand_side_by_side_on_one_line(browser, folder):
     with visiting(browser, folder / "out" / "compare.html") as page:
         reward, difference = page.locator(".charts .plot").all()
-        left, right = box_of(reward), box_of(difference)
+        left = box_of(reward)
+        right = box_of(difference)
         assert left["x"] + left["width"] < right["x"]
         assert left["width"] == right["width"]
         assert abs(left["y"] + left["height"] - right["y"] - right["height"]) <= 1

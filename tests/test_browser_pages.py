@@ -113,7 +113,8 @@ def test_brushing_a_chart_filters_the_list_and_other_charts_follow(browser, hack
         everything = len(listed(page))
         page.mouse.move(box["x"] + 60, box["y"] + 40)
         page.mouse.down()
-        page.mouse.move(box["x"] + box["width"] * 0.5, box["y"] + 150, steps=4)
+        middle = box["x"] + box["width"] * 0.5
+        page.mouse.move(middle, box["y"] + 150, steps=4)
         page.mouse.up()
         # The list follows once the hand rests for 30 ms; a slow one has moved it before.
         rest(page, 40)

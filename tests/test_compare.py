@@ -526,7 +526,8 @@ def test_other_step_spacing_and_no_overlap_are_said(runs, tmp_path):
 def test_a_step_in_common_long_before_the_end_is_not_what_is_compared(tmp_path):
     # Both validate at step 0, before anything is learned, and never at one step again.
     base = write_run(tmp_path / "base", steps=(0, 50, 100))
-    new = write_run(tmp_path / "new", steps=(0, 40, 80), seed=1, drop=0.4)
+    others = (0, 40, 80)
+    new = write_run(tmp_path / "new", steps=others, seed=1, drop=0.4)
     found, outcome = compared(base, new)
     said = notes(outcome)
     assert found["window"] == window_of([100, 100], [80, 80])

@@ -24,12 +24,16 @@ def contrast(*runs) -> Contrast:
 
 def test_it_is_the_coefficient_of_least_squares_with_an_effect_of_each_prompt():
     runs = [responses(0, worth=0.3), responses(1, worth=0.1)]
-    rows = pd.concat(
-        [frame.assign(has=has, run=i) for i, (frame, has) in enumerate(runs)]
-    )
-    cells = pd.factorize(rows["run"].astype(str) + "/" + rows["pair"].astype(str))[0]
-    x = np.column_stack([rows["has"].astype(float), np.eye(cells.max() + 1)[cells]])
-    coefficients = np.linalg.lstsq(x, rows["reward"].to_numpy(), rcond=None)[0]
+    frames = []
+    for number, (frame, has) in enumerate(runs):
+        frames.append(frame.assign(has=has, run=number))
+    rows = pd.concat(frames)
+    names = rows["run"].astype(str) + "/" + rows["pair"].astype(str)
+    cells, _ = pd.factorize(names)
+    of_cells = np.eye(cells.max() + 1)[cells]
+    x = np.column_stack([rows["has"].astype(float), of_cells])
+    y = rows["reward"].to_numpy()
+    coefficients, *_ = np.linalg.lstsq(x, y, rcond=None)
     assert contrast(*runs).value == pytest.approx(coefficients[0], abs=1e-9)
 
 
@@ -43,13 +47,16 @@ def test_a_property_of_easy_prompts_is_worth_nothing_by_itself():
 
 
 def test_without_prompts_that_have_both_kinds_nothing_is_known():
-    frame = pd.DataFrame({"pair": [1, 1, 2, 2], "reward": [1.0, 1.0, 0.0, 0.0]})
+    rewards = [1.0, 1.0, 0.0, 0.0]
+    frame = pd.DataFrame({"pair": [1, 1, 2, 2], "reward": rewards})
     found = contrast((frame, np.array([True, True, False, False])))
     assert np.isnan(found.value)
     assert not found.is_shown
 
 
 def test_few_prompts_that_agree_exactly_are_certain():
-    frame = pd.DataFrame({"pair": np.repeat([1, 2, 3], 4), "reward": [1, 1, 1, 0] * 3})
+    pairs = np.repeat([1, 2, 3], 4)
+    rewards = [1, 1, 1, 0] * 3
+    frame = pd.DataFrame({"pair": pairs, "reward": rewards})
     found = contrast((frame, frame["reward"].to_numpy() > 0))
     assert (found.value, found.error, found.is_shown) == (1.0, 0.0, True)

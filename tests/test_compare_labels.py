@@ -60,7 +60,8 @@ def test_a_seed_is_no_change_beside_a_setting():
 
 
 def test_a_setting_that_differs_within_a_side_is_no_change():
-    bases = [run_named("b", beta="0", lr="1"), run_named("b", beta="0.1", lr="1")]
+    betas = ("0", "0.1")
+    bases = [run_named("b", beta=beta, lr="1") for beta in betas]
     news = [run_named("n", beta="0.2", lr="2")] * 2
     assert [one.key for one in changed_settings(bases, news)] == ["config.lr"]
 

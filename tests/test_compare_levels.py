@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -48,9 +49,7 @@ def write_run(
             reward=float(random.random() < share),
             **fields,
         )
-        for step in steps
-        for prompt in range(PROMPTS)
-        for n in range(2)
+        for step, prompt, n in product(steps, range(PROMPTS), range(2))
     ]
     path = write(folder / "log.jsonl", rows).parent
     if metrics is not None:
@@ -168,7 +167,8 @@ def test_a_report_has_the_same_levels_as_its_logs(sampled, tmp_path):
 def test_without_a_metric_of_each_run_there_are_no_trainers_means(sampled):
     outcome = outcome_of_runs(sampled["base"], sampled["rollouts"])
     assert told_of(outcome)["trainer"] is None
-    assert outcome.comparison.rewards[1].values.mean() == pytest.approx(0.8, abs=0.05)
+    mean = outcome.comparison.rewards[1].values.mean()
+    assert mean == pytest.approx(0.8, abs=0.05)
 
 
 def test_means_of_all_responses_are_not_told_twice(tmp_path):
@@ -179,27 +179,22 @@ def test_means_of_all_responses_are_not_told_twice(tmp_path):
     assert told["trainer"] is None and "trainer" not in told["sentence"]
 
 
+def steps_of(rows, side=None):
+    """The steps at which a chart, or its line of a side, has a value."""
+    drawn = [one for one in rows if one["value"] is not None]
+    return [one["step"] for one in drawn if side is None or one["series"] == side]
+
+
 def test_the_chart_has_all_steps_of_both_runs(tmp_path):
     base = write_run(tmp_path / "base", 0.2, steps=range(10))
     new = write_run(tmp_path / "new", 0.8, steps=range(5, 30))
     outcome = outcome_of_runs(base, new)
     reward, difference = comparison_charts(outcome)
     rows = reward.spec["data"]["values"]
-    steps = {
-        key: [
-            one["step"]
-            for one in rows
-            if one["series"] == key and one["value"] is not None
-        ]
-        for key in ("BASE", "NEW")
-    }
-    assert steps == {"BASE": [*range(10)], "NEW": [*range(5, 30)]}
-    compared = {
-        one["step"]
-        for one in difference.spec["data"]["values"]
-        if one["value"] is not None
-    }
-    assert compared == {*range(5, 10)}
+    assert steps_of(rows, "BASE") == [*range(10)]
+    assert steps_of(rows, "NEW") == [*range(5, 30)]
+    compared = steps_of(difference.spec["data"]["values"])
+    assert set(compared) == {*range(5, 10)}
 
 
 def test_a_run_that_logs_other_steps_leaves_no_gaps_in_the_line_of_the_other(tmp_path):

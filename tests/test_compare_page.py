@@ -98,9 +98,11 @@ def test_the_setting_that_differs_stands_beside_what_came_of_each_run(outcome):
     labels = [label for label, _ in heads(view.family)]
     assert labels[:3] == ["Run", "group_size", "Verdict"]
     assert "Reward, last" in labels
-    runs = [(row.cells[0].text, row.cells[0].note) for row in view.family.rows]
+    first = [row.cells[0] for row in view.family.rows]
+    runs = [(cell.text, cell.note) for cell in first]
     assert runs == [("base", "BASE"), ("new", "NEW")]
-    assert [cells(view.family, row)[1] for row in (0, 1)] == ["8", "4"]
+    sizes = [cells(view.family, row)[1] for row in (0, 1)]
+    assert sizes == ["8", "4"]
     # The table says it all: nothing is folded.
     assert not view.is_cut
 
@@ -231,14 +233,16 @@ def test_of_very_many_prompts_some_are_drawn_and_that_is_said(outcome):
     levels = (np.arange(count) / count).tolist()
     drawn = drawn_of(changes_of([0.0] * count, levels, ["same"] * count))
     assert len(drawn.pairs) == MOST_PROMPTS
-    assert (drawn.delta[0], drawn.delta[-1]) == (levels[0], levels[-1])
+    assert drawn.delta[0] == levels[0]
+    assert drawn.delta[-1] == levels[-1]
     assert drawn.of == count
     assert len(cells_on_page(drawn, "a map", ENGLISH)) < 20_000
 
 
 @pytest.mark.parametrize("worst", [-np.inf, -1e300, np.nan])
 def test_extreme_rewards_do_not_break_the_map(worst):
-    table = changes_of([0.0, worst, 1.0], [1.0, 0.5, 2.0], ["same"] * 3)
+    base = [0.0, worst, 1.0]
+    table = changes_of(base, [1.0, 0.5, 2.0], ["same"] * 3)
     svg = cells_on_page(drawn_of(table), "a map", ENGLISH)
     assert "nan" not in svg.lower()
     assert "inf" not in svg.lower()
@@ -330,7 +334,8 @@ def test_findings_still_there_have_the_titles_of_both_runs(outcome):
         view = shown(replace(outcome, bases=[base], changed=changed))
         return next(found for label, found in view.findings if label == "Still there")
 
-    base, new = outcome.labels.base, outcome.labels.new
+    base = outcome.labels.base
+    new = outcome.labels.new
     assert still("KL is 36.", "KL is 103.") == [
         (Severity.CRITICAL, f"{base}: KL is 36. {new}: KL is 103.")
     ]

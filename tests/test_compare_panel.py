@@ -2,7 +2,7 @@
 
 import json
 import re
-from itertools import product
+from itertools import chain, product
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +11,7 @@ import pytest
 import rlreport
 from rlreport.check import Thresholds
 from rlreport.comparison import pair_tokens
-from rlreport.comparison.outcome import Outcome, outcome_of
+from rlreport.comparison.outcome import Flip, Outcome, outcome_of
 from rlreport.comparison.pair_tokens import TokenPair
 from rlreport.comparison.run import ComparedRun
 from rlreport.comparison.saved_tokens import rollouts_of
@@ -39,12 +39,13 @@ def write_run(folder: Path, *, seed: int, drop: float, tokens: bool = True) -> P
     random = np.random.default_rng(seed)
     rows = []
     for step, prompt, k in product(range(5), range(32), range(2)):
+        chance = 0.9 - drop if prompt < 16 else 0.9
         answer = f"secret{seed} {'so ' * 200}{TEXT} Answer: {seed}{prompt}"
         row = {
             "step": step,
             "prompt": f"猫 {prompt}: what?",
             "response": answer,
-            "reward": float(random.random() < 0.9 - drop * (prompt < 16)),
+            "reward": float(random.random() < chance),
             "length_penalty": -0.25 * k,
         }
         if tokens:
@@ -162,7 +163,7 @@ def test_a_response_of_too_many_tokens_has_none_and_the_others_keep_theirs(
     longest = len(TOKENS) + 2
     monkeypatch.setattr(pair_tokens, "MOST_TOKENS", longest)
     pairs = compared(sides[form]).token_pairs
-    rollouts = [rollout for pair in pairs for rollout in pair if rollout]
+    rollouts = [rollout for rollout in chain(*pairs) if rollout]
     sizes = [len(rollout.raw_tokens) for rollout in rollouts]
     assert 0 < len(sizes) < 2 * len(pairs)
     assert max(sizes) == longest
@@ -183,7 +184,8 @@ def test_bytes_that_are_no_tokens_are_refused(broken):
 
 
 def test_tokens_that_were_tampered_with_are_refused_or_bounded():
-    rollout = Rollout(1, 0, "", 0, "", "", raw_tokens=["a", "b"], tokens=["a", "b"])
+    tokens = ["a", "b"]
+    rollout = Rollout(1, 0, "", 0, "", "", raw_tokens=tokens, tokens=tokens)
     content = unpacked(pack_tokens([rollout], 6).encode())
     assert rollouts_of(content, 1, {0}, 2)[0].tokens == ["a", "b"]
     size = int.from_bytes(content[:4], "little")
@@ -247,7 +249,8 @@ def test_figures_that_both_runs_have_come_in_columns(made):
 def test_a_long_response_keeps_its_end(sides):
     outcome = compared(sides["logs"])
     text = f"{'x' * 3 * MAX_CHARACTERS} Answer: 42"
-    flip = type(outcome.flips[0])(1, 0.0, 1.0, 1.0, (1, 0), (1, 0), new_text=text)
+    response = (1, 0)
+    flip = Flip(1, 0.0, 1.0, 1.0, response, response, new_text=text)
     cells = flips_table([flip], outcome).rows[0].cells
     (cell,) = [cell for cell in cells if "42" in cell.end]
     shown = f"{cell.text}{cell.end}"

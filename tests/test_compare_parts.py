@@ -1,7 +1,8 @@
 """Why two runs differ, and for which tasks: numbers against NumPy, and planted losses."""
 
 from collections.abc import Sequence
-from typing import Any
+from itertools import chain
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -67,19 +68,21 @@ def why(base: Side, new: Side) -> Decomposition:
     return compare_runs([base], [new]).decomposition
 
 
+eighths = st.integers(0, 8).map(lambda count: count / 8)
 tables = st.lists(
     st.tuples(
         st.integers(0, 5),  # prompt
-        st.integers(0, 8).map(lambda eighths: eighths / 8) | st.just(np.nan),
+        eighths | st.just(np.nan),
         st.sampled_from([0.0, 1.0, np.nan]),
     ),
     min_size=3,
     max_size=40,
 )
+several_tables = st.lists(tables, min_size=2, max_size=4)
 
 
 @settings(max_examples=50, deadline=None)
-@given(st.lists(tables, min_size=2, max_size=4), st.integers(1, 3), st.booleans())
+@given(several_tables, st.integers(1, 3), st.booleans())
 def test_part_and_rest_add_up_to_the_effect_as_numpy_computes_them(
     rows: Any, base_count: int, is_paired: bool
 ) -> None:
@@ -102,88 +105,133 @@ def test_part_and_rest_add_up_to_the_effect_as_numpy_computes_them(
         assert found == pytest.approx(expected[name], abs=1e-9, nan_ok=True), name
 
 
+# of a run: the reward of each response to a prompt, and whether it has the property
+Logged = dict[int, list[tuple[float, float]]]
+
+
+class ByHand(NamedTuple):
+    """What a side's prompts are on average, each as often as the others."""
+
+    share: float  # of responses with the property
+    mean_with: float
+    mean_without: float
+    mean: float
+
+
 def by_hand(
     frames: Sequence[pd.DataFrame], base_count: int, *, is_paired: bool
 ) -> dict[str, float]:
     """The same with loops: every prompt of a side counts once, and each run of it the same."""
-    runs: list[dict[int, list[tuple[float, float]]]] = []
-    for frame in frames:
-        of_prompt: dict[int, list[tuple[float, float]]] = {}
-        for pair, reward, has in frame.itertuples(index=False):
-            if not np.isnan(reward):
-                of_prompt.setdefault(pair, []).append((reward, has))
-        runs.append(of_prompt)
+    runs = [rewarded(frame) for frame in frames]
     if is_paired:
         shared = set.intersection(*map(set, runs))
-        runs = [{pair: one[pair] for pair in shared} for one in runs]
-    logged = [[has for rows in one.values() for _, has in rows] for one in runs]
-    members = [has > 0 for of_run in logged for has in of_run]
-    is_known = all(not np.isnan(of_run).all() for of_run in logged) and members
-    result = {"all": float(np.mean(members)) if is_known else np.nan}
-    share, means = [], []
-    for side in (runs[:base_count], runs[base_count:]):
-        prompts = set().union(*side)
-        of_with, with_reward, without_reward = [], [], []
-        for pair in prompts:
-            rows = [one[pair] for one in side if pair in one]
-            of_with.append(np.mean([np.mean([h > 0 for _, h in row]) for row in rows]))
-            with_reward.append(
-                np.mean([np.mean([r * (h > 0) for r, h in row]) for row in rows])
-            )
-            without_reward.append(
-                np.mean([np.mean([r * (not h > 0) for r, h in row]) for row in rows])
-            )
-        s = float(np.mean(of_with)) if of_with else np.nan
-        share.append(s)
-        means.append(
-            (
-                float(np.mean(with_reward)) / s if s > 0 else np.nan,
-                float(np.mean(without_reward)) / (1 - s) if s < 1 - 1e-12 else np.nan,
-                float(np.mean(with_reward) + np.mean(without_reward))
-                if of_with
-                else np.nan,
-            )
-        )
-    result["value"] = means[1][2] - means[0][2]
-    part = contrast_by_hand(runs, base_count) * (share[1] - share[0])
-    result |= {"part": part, "base_share": share[0], "new_share": share[1]}
-    return result | {"base_with": means[0][0], "new_without": means[1][1]}
+        for number, one in enumerate(runs):
+            runs[number] = {pair: one[pair] for pair in shared}
+    base = side_by_hand(runs[:base_count])
+    new = side_by_hand(runs[base_count:])
+    return {
+        "all": share_of_all(runs),
+        "value": new.mean - base.mean,
+        "part": contrast_by_hand(runs, base_count) * (new.share - base.share),
+        "base_share": base.share,
+        "new_share": new.share,
+        "base_with": base.mean_with,
+        "new_without": new.mean_without,
+    }
 
 
-def sides_that_count(sides: Any) -> list[int]:
+def rewarded(frame: pd.DataFrame) -> Logged:
+    of_prompt: Logged = {}
+    for pair, reward, has in frame.itertuples(index=False):
+        if not np.isnan(reward):
+            of_prompt.setdefault(pair, []).append((reward, has))
+    return of_prompt
+
+
+def share_of_all(runs: Sequence[Logged]) -> float:
+    """How many of all responses have the property, NaN if a run logs it of none."""
+    members = []
+    for one in runs:
+        of_run = [has for _, has in chain(*one.values())]
+        if np.isnan(of_run).all():
+            return np.nan
+        members += [has > 0 for has in of_run]
+    return float(np.mean(members)) if members else np.nan
+
+
+def side_by_hand(side: Sequence[Logged]) -> ByHand:
+    prompts: set[int] = set().union(*side)
+    if not prompts:
+        return ByHand(np.nan, np.nan, np.nan, np.nan)
+    of_prompts = []
+    for pair in prompts:
+        of_runs = [having_by_hand(one[pair]) for one in side if pair in one]
+        of_prompts.append(np.mean(of_runs, axis=0))
+    share, earned_with, earned_without = map(float, np.mean(of_prompts, axis=0))
+    return ByHand(
+        share,
+        earned_with / share if share > 0 else np.nan,
+        earned_without / (1 - share) if share < 1 - 1e-12 else np.nan,
+        earned_with + earned_without,
+    )
+
+
+def having_by_hand(rows: Sequence[tuple[float, float]]) -> tuple[float, float, float]:
+    """The share of responses with the property, what these earn of the mean, and the others."""
+    earned_with = 0.0
+    earned_without = 0.0
+    for reward, has in rows:
+        if has > 0:
+            earned_with += reward
+        else:
+            earned_without += reward
+    having = [has for _, has in rows if has > 0]
+    count = len(rows)
+    return len(having) / count, earned_with / count, earned_without / count
+
+
+def sides_that_count(sides: Sequence[Sequence[Logged]]) -> list[int]:
     """A side whose rewards are all the same does not tell what a property is worth."""
     different = []
     for side in sides:
-        rows = [row for one in side for of_prompt in one.values() for row in of_prompt]
-        different.append(len({reward for reward, _ in rows}) > 1)
+        rewards = set()
+        for one in side:
+            rewards |= {reward for reward, _ in chain(*one.values())}
+        different.append(len(rewards) > 1)
     return [0, 1] if different[0] == different[1] else [different.index(True)]
 
 
-def contrast_by_hand(
-    runs: Sequence[dict[int, list[tuple[float, float]]]], base_count: int
-) -> float:
+def contrast_by_hand(runs: Sequence[Logged], base_count: int) -> float:
     """Least squares of rewards on the property, with a constant of each prompt of each run."""
     sides = [runs[:base_count], runs[base_count:]]
-    runs = [one for side in sides_that_count(sides) for one in sides[side]]
-    x, y, has_both = [], [], False
-    cells = sum(map(len, runs))
+    counted: list[Logged] = []
+    for side in sides_that_count(sides):
+        counted += sides[side]
+    x = []
+    y = []
+    has_both = False
+    cells = sum(map(len, counted))
     cell = 0
-    for of_run in runs:
+    for of_run in counted:
         for rows in of_run.values():
             having = [h > 0 for _, h in rows]
-            has_both |= len(set(having)) == 2
+            if len(set(having)) == 2:
+                has_both = True
             for is_having, (reward, _) in zip(having, rows, strict=True):
                 x.append([float(is_having), *(np.arange(cells) == cell)])
                 y.append(reward)
             cell += 1
     if not has_both:
         return np.nan
-    return float(np.linalg.lstsq(np.array(x, float), np.array(y), rcond=None)[0][0])
+    columns = np.array(x, float)
+    coefficients, *_ = np.linalg.lstsq(columns, np.array(y), rcond=None)
+    return float(coefficients[0])
 
 
 @pytest.mark.parametrize("first", [0, 100])  # of NEW's prompts: the same, and others
 def test_a_lost_format_is_named_with_its_part(first: int) -> None:
-    base, new = marked_run(1), marked_run(2, lost=0.6, first=first)
+    base = marked_run(1)
+    new = marked_run(2, lost=0.6, first=first)
     ends = compare_runs([base], [new])
     main = ends.decomposition.main
     assert main is not None and (main.id, main.mark) == ("format", "####")
@@ -213,7 +261,9 @@ def test_a_mark_of_easy_prompts_is_no_reason_for_their_rewards() -> None:
         assert found.main is None
         parts.append(found.properties[0].part)
     assert np.mean(parts) == pytest.approx(0, abs=0.01)
-    found = why(easy_and_marked(1, worth=1.0), easy_and_marked(2, lost=0.15, worth=1.0))
+    base = easy_and_marked(1, worth=1.0)
+    new = easy_and_marked(2, lost=0.15, worth=1.0)
+    found = why(base, new)
     assert found.main is not None
     assert found.main.part == pytest.approx(found.main.share.value, abs=0.02)
 
@@ -225,7 +275,8 @@ def mixed_run(seed: int, hard: float, first: int) -> Side:
     pairs = first + np.repeat(np.arange(200), 4)
     of_rows = np.repeat(is_hard, 4)
     reward = random.random(800) < np.where(of_rows, 0.2, 0.8)
-    marks = (random.random(800) < np.where(of_rows, 0.1, 0.9)) * float(BIT["####"])
+    is_marked = random.random(800) < np.where(of_rows, 0.1, 0.9)
+    marks = is_marked * float(BIT["####"])
     names = np.where(of_rows, "hard", "easy")
     return run(reward, pairs, answer_format=marks, **{f"{EXTRA}data_source": names})
 
@@ -250,8 +301,10 @@ def test_what_is_cut_off_comes_before_the_mark_that_it_lacks() -> None:
 
 
 def test_exchanged_sides_have_mirrored_parts() -> None:
-    base, new = marked_run(1), marked_run(2, lost=0.3, cut=0.2)
-    there, back = why(base, new), why(new, base)
+    base = marked_run(1)
+    new = marked_run(2, lost=0.3, cut=0.2)
+    there = why(base, new)
+    back = why(new, base)
     assert [one.id for one in there.properties] == [one.id for one in back.properties]
     for one, other in zip(there.properties, back.properties, strict=True):
         assert other.part == pytest.approx(-one.part, abs=1e-9)
@@ -266,7 +319,8 @@ def test_between_runs_that_do_not_differ_nothing_is_named() -> None:
     named = 0
     for seed in range(40):
         found = why(marked_run(2 * seed), marked_run(2 * seed + 1))
-        named += found.main is not None
+        if found.main is not None:
+            named += 1
     assert named <= 0.05 * 40
 
 
@@ -282,7 +336,8 @@ def test_another_mark_is_no_lost_mark() -> None:
     assert form.mark in ("####", "\\boxed") and found.main is None
     assert abs(form.part) < 0.05
     # Where all kinds of marks are lost, that is what is named.
-    marks = np.where(np.arange(len(pairs)) % 2, BIT["\\boxed"], BIT["####"])
+    is_odd = np.arange(len(pairs)) % 2 == 1
+    marks = np.where(is_odd, BIT["\\boxed"], BIT["####"])
     base = run(reward, pairs, answer_format=marks * 1.0)
     is_left = random.random(len(pairs)) < 0.3
     new = run(reward & is_left, pairs, answer_format=marks * is_left * 1.0)
@@ -291,7 +346,8 @@ def test_another_mark_is_no_lost_mark() -> None:
 
 
 def test_what_a_run_does_not_log_is_no_property() -> None:
-    base, new = marked_run(1), marked_run(2, lost=0.6)
+    base = marked_run(1)
+    new = marked_run(2, lost=0.6)
     older = Side("older", base.responses.drop(columns=["answer_format", "cut_off"]))
     assert {one.id for one in why(older, new).properties} == {
         "tool_failed",
@@ -306,7 +362,8 @@ def test_marks_of_cut_texts_count_only_if_their_ends_are_kept() -> None:
             responses["answer_format"] = float(BIT["answer"])
         return Side("cut", responses, cut=True)
 
-    base, new = marked_run(1), marked_run(2, lost=0.3)
+    base = marked_run(1)
+    new = marked_run(2, lost=0.3)
     kept = why(cut(base, keeps_ends=True), cut(new, keeps_ends=True))
     assert "format" in {one.id for one in kept.properties}
     lost = why(cut(base, keeps_ends=False), cut(new, keeps_ends=True))
@@ -323,7 +380,8 @@ def parts_run(seed: int, *, accuracy: float = 0.6, rounded: int = 9) -> Side:
 
 
 def test_parts_of_the_reward_add_up_to_the_effect() -> None:
-    base, new = parts_run(1), parts_run(2, accuracy=0.3)
+    base = parts_run(1)
+    new = parts_run(2, accuracy=0.3)
     ends = compare_runs([base], [new])
     found = {one.name: one for one in ends.decomposition.reward_parts}
     assert found["accuracy_reward"].weight == pytest.approx(1)
@@ -339,8 +397,10 @@ def test_parts_of_the_reward_add_up_to_the_effect() -> None:
 
 @pytest.mark.parametrize("change", ["unknown", "alike", "copy"])
 def test_parts_that_do_not_explain_the_reward_are_left_out(change: str) -> None:
-    base, new = parts_run(1), parts_run(2, accuracy=0.3)
-    right, form = f"{PART}accuracy_reward", f"{PART}format_reward"
+    base = parts_run(1)
+    new = parts_run(2, accuracy=0.3)
+    right = f"{PART}accuracy_reward"
+    form = f"{PART}format_reward"
     if change == "unknown":  # the reward of some responses has another part
         new.responses.loc[:4, "reward"] -= 0.1
     if change == "alike":  # which of both is paid for is not known
@@ -357,7 +417,8 @@ def test_parts_that_do_not_explain_the_reward_are_left_out(change: str) -> None:
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("size", [1e308, 1e160, 1e20, 5e-324])
 def test_huge_numbers_are_no_error(size: float) -> None:
-    base, new = parts_run(1), parts_run(2)
+    base = parts_run(1)
+    new = parts_run(2)
     right = f"{PART}accuracy_reward"
     for side in (base, new):
         side.responses[right] *= size
@@ -374,9 +435,12 @@ def metrics_run(seed: int, right: float) -> Side:
     random = np.random.default_rng(seed)
     accuracy = right + random.normal(0, 0.02, 100)
     form = 0.9 + random.normal(0, 0.02, 100)
-    names = ["rewards/accuracy_reward/mean", "rewards/format_reward/mean"]
     steps = np.arange(100)
-    metrics = pd.DataFrame({"step": steps, names[0]: accuracy, names[1]: form})
+    logged = {
+        "rewards/accuracy_reward/mean": accuracy,
+        "rewards/format_reward/mean": form,
+    }
+    metrics = pd.DataFrame({"step": steps, **logged})
     table = pd.DataFrame({"step": steps, "reward_mean": accuracy + form})
     return Side(
         "metrics", responses_of(table), named=False, trainer=trainer_rows(metrics)
@@ -430,7 +494,8 @@ def paid_run(seed: int, *, kept: float, prefix: str = PART) -> Side:
 
 @pytest.mark.parametrize("prefix", [PART, EXTRA])
 def test_a_part_of_the_reward_that_pays_for_format_comes_before_marks(prefix) -> None:
-    base, new = paid_run(1, kept=0.9, prefix=prefix), paid_run(2, kept=0, prefix=prefix)
+    base = paid_run(1, kept=0.9, prefix=prefix)
+    new = paid_run(2, kept=0, prefix=prefix)
     ends = compare_runs([base], [new])
     main = ends.decomposition.main
     assert main is not None and (main.id, main.mark) == ("format", "format_reward")
@@ -442,7 +507,8 @@ def test_a_part_of_the_reward_that_pays_for_format_comes_before_marks(prefix) ->
 def test_a_format_that_base_never_lost_is_told_if_nothing_is_earned_without_it() -> (
     None
 ):
-    base, new = paid_run(1, kept=1), paid_run(2, kept=0)
+    base = paid_run(1, kept=1)
+    new = paid_run(2, kept=0)
     # One response of BASE lost it: no prompts tell what it is worth.
     base.responses.loc[0, [f"{PART}format_reward", "reward"]] = 0.0
     ends = compare_runs([base], [new])
@@ -455,7 +521,8 @@ def test_a_format_that_base_never_lost_is_told_if_nothing_is_earned_without_it()
 
 
 def test_a_logged_field_that_is_no_part_of_the_reward_is_no_format() -> None:
-    base, new = (paid_run(seed, kept=0.9, prefix=EXTRA) for seed in (1, 2))
+    base = paid_run(1, kept=0.9, prefix=EXTRA)
+    new = paid_run(2, kept=0.9, prefix=EXTRA)
     for side in (base, new):
         form = side.responses.pop(f"{EXTRA}format_reward")
         side.responses[f"{EXTRA}format_version"] = form
@@ -463,7 +530,8 @@ def test_a_logged_field_that_is_no_part_of_the_reward_is_no_format() -> None:
 
 
 def test_what_came_with_a_run_that_earns_nothing_is_not_named() -> None:
-    base, new = marked_run(1), marked_run(2, lost=0.5)
+    base = marked_run(1)
+    new = marked_run(2, lost=0.5)
     new.responses["reward"] = 0.0  # with the mark, too
     ends = compare_runs([base], [new])
     assert ends.level == "worse"
@@ -474,18 +542,26 @@ def test_what_came_with_a_run_that_earns_nothing_is_not_named() -> None:
 
 
 def test_a_mark_that_all_responses_lost_is_listed_without_a_part() -> None:
-    base, new = marked_run(1), marked_run(2, lost=1.0)
+    base = marked_run(1)
+    new = marked_run(2, lost=1.0)
     found = why(base, new)
     (form,) = [one for one in found.listed if one.id == "format"]
     assert (form.base_share, form.new_share) == (1, 0)
     assert np.isnan(form.part) and found.main is None
 
 
-@pytest.mark.parametrize(("responses", "compared"), [(3, False), (20, True)])
+@pytest.mark.parametrize(
+    ("responses", "compared"),
+    [
+        (3, False),
+        (20, True),
+    ],
+)
 def test_rewards_with_a_property_are_compared_if_many_responses_have_it(
     responses: int, compared: bool
 ) -> None:
-    base, new = marked_run(1), marked_run(2)
+    base = marked_run(1)
+    new = marked_run(2)
     new.responses["answer_format"] = 0.0
     new.responses.loc[: 8 * responses - 1 : 8, "answer_format"] = float(BIT["####"])
     (form,) = [one for one in why(base, new).properties if one.id == "format"]
@@ -497,7 +573,8 @@ def test_listed_are_properties_whose_share_changed_and_that_matter() -> None:
     assert [one.id for one in found.listed] == ["format"]
     assert len(found.properties) > 1
     # More tool calls fail in NEW, but the rewards are the same.
-    base, new = marked_run(1), marked_run(1)
+    base = marked_run(1)
+    new = marked_run(1)
     new.responses["tool_errors"] = np.maximum(
         new.responses["tool_errors"], new.responses.index % 3 == 0
     )
@@ -514,7 +591,8 @@ ENVIRONMENTS = np.array(["code", "maths", "puzzles"])
 def of_environments(seed: int, lost: float = 0.0) -> Side:
     random, pairs, chance = many(seed)
     environment = ENVIRONMENTS[pairs % 3]
-    chance = np.clip(chance - lost * (environment == "maths"), 0, 1)
+    lost_there = np.where(environment == "maths", lost, 0.0)
+    chance = np.clip(chance - lost_there, 0, 1)
     reward = random.random(len(pairs)) < chance
     return run(reward, pairs, **{f"{EXTRA}data_source": environment})
 
@@ -524,7 +602,8 @@ def tasks(ends: Comparison) -> dict[str, Task]:
 
 
 def test_the_environment_that_lost_is_the_one_that_is_worse() -> None:
-    base, new = of_environments(1), of_environments(2, lost=0.4)
+    base = of_environments(1)
+    new = of_environments(2, lost=0.4)
     ends = compare_runs([base], [new])
     assert ends.tasks.field == "data_source"
     found = tasks(ends)
@@ -543,7 +622,8 @@ def test_the_environment_that_lost_is_the_one_that_is_worse() -> None:
 
 
 def test_numbers_and_texts_of_one_field_name_environments() -> None:
-    base, new = of_environments(1), of_environments(2)
+    base = of_environments(1)
+    new = of_environments(2)
     base.responses[f"{EXTRA}data_source"] = (base.responses["pair"] % 3).astype(float)
     new.responses[f"{EXTRA}data_source"] = (new.responses["pair"] % 3).map(str)
     assert set(tasks(compare_runs([base], [new]))) == {"0", "1", "2"}
@@ -578,8 +658,8 @@ def changes(base: Side, new: Side) -> dict[int, str]:
 def test_prompts_that_changed_beyond_chance_are_told_from_those_that_did_not() -> None:
     pairs = np.repeat(np.arange(5), 10)
     rows = np.arange(50) % 10
-    base = [0, 0, 1, 1, 1] @ (np.arange(5)[:, None] == pairs)
-    new = [1, 0, 0, 1, 0] @ (np.arange(5)[:, None] == pairs)
+    base = np.array([0, 0, 1, 1, 1])[pairs]
+    new = np.array([1, 0, 0, 1, 0])[pairs]
     new = np.where(pairs == 4, rows < 8, new)  # eight right of ten
     found = changes(run(base, pairs), run(new, pairs))
     assert found == {
@@ -597,9 +677,8 @@ def test_one_response_a_side_never_shows_a_change(rewards: tuple[float, float]) 
     low, high = rewards
     other = np.where(pairs % 4 == 0, 0.5, low)  # more than two values
     for base in (np.full(40, low), other):
-        assert set(
-            changes(run(base, pairs), run(np.full(40, high), pairs)).values()
-        ) == {"same"}
+        found = changes(run(base, pairs), run(np.full(40, high), pairs))
+        assert set(found.values()) == {"same"}
 
 
 def test_what_is_logged_as_right_counts_and_not_points_beside_it() -> None:
@@ -618,14 +697,22 @@ def test_other_prompts_have_no_changes_and_no_classes() -> None:
     assert ends.prompt_changes.empty and ends.tasks.difficulties == []
 
 
-@pytest.mark.parametrize(("responses", "can_tell"), [(4, False), (8, True)])
+@pytest.mark.parametrize(
+    ("responses", "can_tell"),
+    [
+        (4, False),
+        (8, True),
+    ],
+)
 def test_few_responses_cannot_tell_any_single_prompt(
     responses: int, can_tell: bool
 ) -> None:
     # 2 / 70 and 2 / 12870 are the smallest p, 0.05 / 40 the largest that counts.
     pairs = np.repeat(np.arange(40), responses)
     half = np.arange(len(pairs)) % responses < responses / 2
-    ends = compare_runs([run(half, pairs)], [run(half & (pairs > 10), pairs)])
+    base = run(half, pairs)
+    new = run(half & (pairs > 10), pairs)
+    ends = compare_runs([base], [new])
     assert set(ends.prompt_changes["change"]) == {"same"}
     assert ends.can_tell_prompts == can_tell
     assert (ends.prompts_lower, ends.prompts_higher) == (11, 0)
@@ -633,6 +720,8 @@ def test_few_responses_cannot_tell_any_single_prompt(
 
 def test_what_was_told_can_be_told() -> None:
     pairs = np.repeat(np.arange(40), 4)
-    ends = compare_runs([run(pairs >= 0, pairs)], [run(pairs < 0, pairs)])
+    base = run(pairs >= 0, pairs)
+    new = run(pairs < 0, pairs)
+    ends = compare_runs([base], [new])
     assert set(ends.prompt_changes["change"]) == {"regressed"}
     assert ends.can_tell_prompts

@@ -36,7 +36,14 @@ def rewards(random, ability, size, **columns):
     )
 
 
-@pytest.mark.parametrize("sizes", [(8, 2), (2, 8), (4, 4)])
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        (8, 2),
+        (2, 8),
+        (4, 4),
+    ],
+)
 def test_no_difficulty_is_told_apart_by_chance_if_a_side_has_fewer_responses(sizes):
     told_apart = 0
     for seed in range(30):
@@ -72,8 +79,10 @@ def test_parts_of_a_difference_that_is_not_shown_need_five_times_the_evidence():
 def odd_run(random, first):
     """A run whose prompts have unequal numbers of responses, some without a reward."""
     prompt = np.sort(random.integers(first, first + 20, 200))
-    marks = random.integers(0, 32, 200) * (random.random(200) < 0.7)
-    reward = random.choice([0, 0.1, 1, np.nan], 200, p=[0.4, 0.1, 0.45, 0.05])
+    bits = random.integers(0, 32, 200)
+    marks = np.where(random.random(200) < 0.7, bits, 0)
+    chances = [0.4, 0.1, 0.45, 0.05]
+    reward = random.choice([0, 0.1, 1, np.nan], 200, p=chances)
     columns = {
         "step": np.sort(random.integers(0, 3, 200)),
         "n": np.arange(200),
@@ -89,7 +98,11 @@ def odd_run(random, first):
 
 
 @pytest.mark.parametrize(
-    ("bases", "news", "first"), [*product((1, 3), (1, 2), (0, 3)), (2, 2, 100)]
+    ("bases", "news", "first"),
+    [
+        *product((1, 3), (1, 2), (0, 3)),
+        (2, 2, 100),
+    ],
 )
 def test_the_part_of_a_property_and_the_rest_add_up_to_the_difference(
     bases, news, first
@@ -116,7 +129,8 @@ def test_every_paired_prompt_has_a_difficulty_and_these_add_up_to_the_difference
     count = sum(task.prompts for task in difficulties)
     total = sum(task.prompts * task.effect.value for task in difficulties)
     assert abs(count - 96) <= 1  # weights are rounded
-    assert total / count == pytest.approx((means[1] - means[0]).mean(), abs=0.005)
+    rise = (means[1] - means[0]).mean()
+    assert total / count == pytest.approx(rise, abs=0.005)
     for task in difficulties:
         assert task.effect.value == pytest.approx(task.new - task.base)
 

@@ -70,7 +70,8 @@ def test_the_prompts_that_lost_most_head_the_list():
         ability = random.beta(1.5, 1.5, 128)
         lost = random.random(128) < 0.3
         sides = []
-        for chance in (ability, np.where(lost, np.clip(ability - 0.25, 0, 1), ability)):
+        lower = np.clip(ability - 0.25, 0, 1)
+        for chance in (ability, np.where(lost, lower, ability)):
             reward = (random.random((16, 128)) < chance).astype(float).ravel()
             pair = np.tile(np.arange(128, dtype=np.uint64), 16)
             table = {"step": 0, "n": np.arange(2048), "split": "train", "pair": pair}
@@ -135,7 +136,11 @@ REWARDS = {
 @pytest.mark.parametrize("paired", [True, False])
 @pytest.mark.parametrize(
     ("rewards", "prompts"),
-    [*product(REWARDS, [3, 10, 50]), ("equal", 4), ("p = 0.005", 400)],
+    [
+        *product(REWARDS, [3, 10, 50]),
+        ("equal", 4),
+        ("p = 0.005", 400),
+    ],
 )
 @pytest.mark.ci
 def test_equal_runs_are_seldom_told_apart_in_any_design(rewards, prompts, paired, runs):
@@ -194,21 +199,30 @@ def test_many_other_prompts_change_sides_in_cells_and_give_the_same_p(base, new)
     left = random.normal(0, 1, base)
     right = random.normal(0, 1, new)
     error = np.sqrt(1 / base + 1 / new)
-    for z, p in {0.0: 1.0, 1.0: 0.3173, 1.96: 0.05, 3.0: 0.0027}.items():
+    p_of = {0.0: 1.0, 1.0: 0.3173, 1.96: 0.05, 3.0: 0.0027}
+    for z, p in p_of.items():
         shifted = right - right.mean() + left.mean() + z * error
         tolerance = 0.1 if p > 0.05 else 0.03
         assert relabel_p(left, shifted) == pytest.approx(p, abs=tolerance)
 
 
 @pytest.mark.parametrize(
-    ("base", "new"), [(60, 200), (60, 60), (900, 1300), (5, 7)], ids=str
+    ("base", "new"),
+    [
+        (60, 200),
+        (60, 60),
+        (900, 1300),
+        (5, 7),
+    ],
+    ids=str,
 )
 def test_swapped_sides_have_the_same_p_and_the_mirrored_interval(base, new):
     for seed in range(5):
         random = np.random.default_rng([seed, base])
         left = [pd.Series(random.random(base))]
         shift = 4 * np.sqrt((1 / base + 1 / new) / 12) / 2
-        right = [pd.Series(random.random(new) + shift, np.arange(new) + 10_000)]
+        others = np.arange(new) + 10_000
+        right = [pd.Series(random.random(new) + shift, others)]
         effects = [(unpaired_effect(left, right), unpaired_effect(right, left))]
         if base == new:
             before = left[0].to_numpy()
@@ -400,11 +414,13 @@ def test_one_huge_gradient_norm_does_not_decide_how_runs_differ() -> None:
     assert found.is_geometric and found.level == "none"
     assert found.new < 3 and abs(found.effect.value) < 2
     last = gradient_run(1).trainer["trainer:grad_norm"].iloc[-60:]
-    assert found.base == pytest.approx(np.exp(np.log(last).mean()), rel=0.2)
+    mean = np.exp(np.log(last).mean())
+    assert found.base == pytest.approx(mean, rel=0.2)
 
 
 def test_gradient_norms_that_span_decades_are_told_apart_by_geometric_means() -> None:
-    base, new = gradient_run(1), gradient_run(2, factor=8.0)
+    base = gradient_run(1)
+    new = gradient_run(2, factor=8.0)
     found = gradient_guardrail(base, new)
     assert found.level == "worse"
     assert found.effect.value == pytest.approx(found.new - found.base)

@@ -188,7 +188,8 @@ def test_what_cannot_be_compared_says_why():
 
 def test_three_runs_a_side_speak_of_the_change():
     bases = [run(f"main_s{n}", rows(seed=n)) for n in range(3)]
-    news = [run(f"other_s{n}", rows(0.2, seed=n + 3)) for n in range(3)]
+    better = [rows(0.2, seed=seed) for seed in (3, 4, 5)]
+    news = [run(f"other_s{n}", better[n]) for n in range(3)]
     change = sentence(outcome(bases, news))
     assert change.startswith("other is better than main by 0.2")
     assert change.endswith(
@@ -248,15 +249,16 @@ def test_what_reports_say_may_quote_texts_and_is_hidden_with_them():
 
 
 def test_validation_is_named_as_such():
-    val = outcome(
-        run("main", rows(split="val")), run("other", rows(-0.2, seed=1, split="val"))
-    )
+    base = run("main", rows(split="val"))
+    new = run("other", rows(-0.2, seed=1, split="val"))
+    val = outcome(base, new)
     assert "(validation reward 0.30 against 0.50). " in sentence(val)
     assert ", validation responses, steps 16–19; " in evidence(val)
 
 
 def test_unpaired_prompts_and_other_steps_are_told():
-    others = rows(0.5, seed=1, steps=range(1, 21, 2), prompts=range(30, 60))
+    odd = range(1, 21, 2)
+    others = rows(0.5, seed=1, steps=odd, prompts=range(30, 60))
     apart = outcome(
         run("main", rows(steps=range(0, 20, 2))),
         run("other", others),
@@ -347,9 +349,8 @@ def test_trainers_evaluations_are_compared_at_common_steps_and_at_best():
         "Validation: higher at 2 of 3 common steps; 0.500 against 0.400 at step 15, the last in "
         "common; 0.600 (step 10) against 0.500 (step 10) at best."
     )
-    apart = pair(
-        0.0, base={"trainer": base}, new={"trainer": evaluated([2, 7], [0.2, 0.3])}
-    )
+    others = evaluated([2, 7], [0.2, 0.3])
+    apart = pair(0.0, base={"trainer": base}, new={"trainer": others})
     assert learning(apart) == (
         "Validation: 0.300 (step 7) against 0.500 (step 10) at best."
     )
@@ -498,7 +499,8 @@ def guarded(effect, base, new, **fields):
     one = comparison.guardrails[0]._replace(
         effect=effect, base=base, new=new, level="none", **fields
     )
-    others = [one._replace(effect=Effect(0, -1, 1, pairs=50))] * 7
+    unclear = Effect(0, -1, 1, pairs=50)
+    others = [one._replace(effect=unclear)] * 7
     return guardrail_level(one, replace(comparison, guardrails=[one, *others]))
 
 
@@ -639,9 +641,13 @@ def changes(changed_prompts, responses):
 
 
 def test_prompts_not_clearly_changed_are_counted_by_direction():
-    found = changes(
-        [("improved", 0.5), ("same", -0.1), ("same", -0.2), ("same", 0.1)], 8
-    )
+    prompts = [
+        ("improved", 0.5),
+        ("same", -0.1),
+        ("same", -0.2),
+        ("same", 0.1),
+    ]
+    found = changes(prompts, 8)
     assert prompts_note(found) == (
         "Prompts: 1 improved, 3 not clearly changed (2 lower, 1 higher)."
     )
@@ -653,7 +659,8 @@ def test_prompts_not_clearly_changed_are_counted_by_direction():
 
 
 def test_where_no_single_prompt_can_be_judged_only_directions_are_counted():
-    found = changes([("same", -1.0)] * 5 + [("same", 0.0), ("always", 0.0)], 2)
+    lower = [("same", -1.0)] * 5
+    found = changes([*lower, ("same", 0.0), ("always", 0.0)], 2)
     assert prompts_note(found) == (
         "Prompts: 5 lower, 1 equal, 1 always solved; with 2 responses per prompt, no single prompt "
         "can be judged."
@@ -699,11 +706,14 @@ def all_texts(found: Outcome) -> list[str]:
 
 @pytest.mark.parametrize(("base", "new"), HOSTILE)
 def test_hostile_names_and_settings_spoil_no_sentence(base, new):
-    rising_rows = rows(rising(30), steps=range(60))
-    lower_rows = rows(rising(50, 0.3), steps=range(60), seed=1, prompts=range(5, 30))
+    steps = range(60)
+    rising_rows = rows(rising(30), steps=steps)
+    lower = rising(50, 0.3)
+    lower_rows = rows(lower, steps=steps, seed=1, prompts=range(5, 30))
     chinese = Language("zh").of
+    two = {"x": base, base or "y": "1"}
     for lead in (None, "reward_hacking"):
-        for settings in ({}, {"x": base}, {"x": base, base or "y": "1"}):
+        for settings in ({}, {"x": base}, two):
             others = {
                 key: new if value == base else "2" for key, value in settings.items()
             }

@@ -100,12 +100,10 @@ def check(charts: Sequence[Chart]) -> None:
 def test_names_from_logs_are_only_text():
     responses = noise(6, 8)
     random = np.random.default_rng(1)
-    parts = {
-        name: random.normal(size=len(responses)) for name in HOSTILE if name != "step"
-    }
-    metrics = pd.DataFrame(
-        {"step": range(6)} | {n: np.arange(6.0) for n in HOSTILE if n != "step"}
-    )
+    columns = [name for name in HOSTILE if name != "step"]
+    parts = {name: random.normal(size=len(responses)) for name in columns}
+    logged = {name: np.arange(6.0) for name in columns}
+    metrics = pd.DataFrame({"step": range(6), **logged})
     findings = [
         ToldFinding(
             "x",
@@ -228,8 +226,21 @@ EXTREMES = [
 ]
 
 
+NOTHING = (0.0,) * len(FIGURES)
+TOO_FAR = (0.0, 0.0, 3e150, 0.0, 0.0)
+
+
+def alike(value: float) -> tuple[float, ...]:
+    return (value,) * len(FIGURES)
+
+
 def both_signs(value: float) -> tuple[float, ...]:
     return (value, -value, value, value, value)
+
+
+def huge_reward(value: float) -> tuple[float, ...]:
+    _, *others = both_signs(value)
+    return (1e308 * value, *others)
 
 
 @pytest.mark.ci
@@ -237,16 +248,16 @@ def both_signs(value: float) -> tuple[float, ...]:
 @settings(max_examples=5 * SEARCH)
 @given(runs.filter(bool))
 @example([[(1.0,) + (np.nan,) * 4]])
-@example([[(float(i % 7),) * 5] for i in range(900)])
-@example([[(value,) * len(FIGURES)] for value in ODD])
-@example([[(0.3,) * 5, (0.30000000000000004,) * 5]])
-@example([[(1e308,) * 5, (-1e308,) * 5]])
+@example([[alike(float(i % 7))] for i in range(900)])
+@example([[alike(value)] for value in ODD])
+@example([[alike(0.3), alike(0.30000000000000004)]])
+@example([[alike(1e308), alike(-1e308)]])
 @example([EXTREMES])
-@example([[(5e-324,) * 5, (1e-323,) * 5], [(2e-323,) * 5]])
-@example([[(1e308 * value, *both_signs(value)[1:])] for value in LARGE])
+@example([[alike(5e-324), alike(1e-323)], [alike(2e-323)]])
+@example([[huge_reward(value)] for value in LARGE])
 @example([[both_signs(value) for value in SUBNORMAL]])
 # Squared, the third figure of the last response overflows: its path ends at no place.
-@example([[(0.0,) * 5], [(0.0,) * 5], [(0.0,) * 5] * 2 + [(0.0, 0.0, 3e150, 0.0, 0.0)]])
+@example([[NOTHING], [NOTHING], [NOTHING, NOTHING, TOO_FAR]])
 def test_any_figures_draw_without_a_warning(run: list[list[tuple[float, ...]]]) -> None:
     rows = []
     for step, responses in enumerate(run):

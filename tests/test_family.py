@@ -13,6 +13,13 @@ def made(name, settings, *, levels=("healthy",), reward=0.5, **facts):
     )
 
 
+def family(*settings, **facts):
+    """Rows of these settings, called a, b and c."""
+    names = "abc"[: len(settings)]
+    pairs = zip(names, settings, strict=True)
+    return [made(name, one, **facts) for name, one in pairs]
+
+
 def shown(rows):
     view = family_table(rows)
     assert view is not None
@@ -30,11 +37,11 @@ def texts_of(view, key):
 
 def test_a_family_is_of_two_rows_that_differ_in_a_setting_of_the_training():
     assert family_table([made("a", {"lr": 1})]) is None
-    assert family_table([made("a", {"lr": 1}), made("b", {"lr": 1})]) is None
+    assert family_table(family({"lr": 1}, {"lr": 1})) is None
     paths = [made(name, {"output_dir": name, "lr": 1}) for name in "ab"]
     assert family_table(paths) is None
     assert family_table(paths, alone=False) is not None
-    view = shown([made("a", {"optim.lr": 1}), made("b", {"optim.lr": 2})])
+    view = shown(family({"optim.lr": 1}, {"optim.lr": 2}))
     assert [column.key for column in view.columns] == [
         "run",
         "card:optim.lr",
@@ -60,25 +67,26 @@ def test_settings_that_affect_training_come_first_and_paths_last():
 
 
 def test_eight_settings_are_visible_and_long_names_that_end_alike_are_whole():
-    cards = [{f"k{i:02}": value for i in range(50)} for value in (1, 2)]
-    for card in cards:
-        card |= {"actor.lr": card["k00"], "critic.lr": card["k00"]}
-    view = shown([made("a", cards[0]), made("b", cards[1])])
+    cards = []
+    for value in (1, 2):
+        card = {f"k{i:02}": value for i in range(50)}
+        cards.append({**card, "actor.lr": value, "critic.lr": value})
+    view = shown(family(*cards))
     settings = [c for c in view.columns if c.key.startswith("card:")]
     assert len(settings) == 40
-    assert [c.key for c in settings if not c.hidden] == [c.key for c in settings[:8]]
+    visible = [c for c in settings if not c.hidden]
+    assert [c.key for c in visible] == [c.key for c in settings[:8]]
     assert [c.label for c in settings[:2]] == ["actor.lr", "critic.lr"]
     assert view.note == "40 of 52 settings that differ have a column."
 
 
 def test_numbers_are_sorted_as_numbers_also_as_texts_and_written_as_they_are():
-    rows = [made("a", {"lr": "1e-6"}), made("b", {"lr": 32}), made("c", {"lr": "10"})]
-    view = shown(rows)
+    view = shown(family({"lr": "1e-6"}, {"lr": 32}, {"lr": "10"}))
     assert columns_of(view)["card:lr"].kind == "number"
     assert texts_of(view, "card:lr") == ["1e-6", "32", "10"]
     assert [row.cells[1].value for row in view.rows] == [1e-6, 32.0, 10.0]
     for other in (True, "auto", "nan", "1_0", None):
-        view = shown([made("a", {"lr": 1}), made("b", {"lr": other})])
+        view = shown(family({"lr": 1}, {"lr": other}))
         assert columns_of(view)["card:lr"].kind == "name"
 
 
@@ -143,23 +151,38 @@ def test_what_noise_may_set_apart_from_the_best_is_marked():
     assert ranked(*levels) == [["best"], near, []]
     assert ranked(levels[0], levels[2]) == [[], []]
     # What is not known is no reason to call two alike.
-    assert ranked(levels[0], ((0.89,), (math.nan,))) == [[], []]
-    assert ranked(levels[0], ((0.89,), ())) == [[], []]
-    assert ranked(((0.9, 0.9), ()), ((0.9, 0.9), ())) == [[], []]
+    for errors in ((math.nan,), ()):
+        assert ranked(levels[0], ((0.89,), errors)) == [[], []]
+    twice = ((0.9, 0.9), ())
+    assert ranked(twice, twice) == [[], []]
     # Runs of one configuration tell the noise by their spread.
-    several = [((0.9, 0.7), ()), ((0.8, 0.7), ()), ((0.1, 0.1, 0.11), ())]
+    several = [
+        ((0.9, 0.7), ()),
+        ((0.8, 0.7), ()),
+        ((0.1, 0.1, 0.11), ()),
+    ]
     assert ranked(*several) == [["best"], near, []]
 
 
 def test_only_a_single_run_has_an_error_beside_its_level_and_percentages_have_theirs():
-    score = Levels((61.0,), (60.0,), (2.0,), (1.5,), is_percentage=True)
-    two = Levels((0.7, 0.8), (0.5, 0.6), (0.1, 0.1), (0.1, 0.1))
+    score = Levels(
+        best=(61.0,),
+        last=(60.0,),
+        best_errors=(2.0,),
+        last_errors=(1.5,),
+        is_percentage=True,
+    )
+    two = Levels(
+        best=(0.7, 0.8),
+        last=(0.5, 0.6),
+        best_errors=(0.1, 0.1),
+        last_errors=(0.1, 0.1),
+    )
+    exact = Levels((0.5,), (0.5,), (0.0,), (0.0,))
     rows = [
         FamilyRow("a", ["healthy"], {"lr": 1}, reward=score),
         FamilyRow("b", ["healthy"] * 2, {"lr": 2}, reward=two),
-        FamilyRow(
-            "c", ["healthy"], {"lr": 3}, reward=Levels((0.5,), (0.5,), (0.0,), (0.0,))
-        ),
+        FamilyRow("c", ["healthy"], {"lr": 3}, reward=exact),
     ]
     view = shown(rows)
     at = list(columns_of(view)).index("reward_last")
@@ -168,7 +191,7 @@ def test_only_a_single_run_has_an_error_beside_its_level_and_percentages_have_th
 
 
 def test_steps_are_a_column_where_they_differ():
-    rows = [made("a", {"lr": 1}, steps=[40.0]), made("b", {"lr": 2}, steps=[40.0])]
+    rows = family({"lr": 1}, {"lr": 2}, steps=[40.0])
     assert "steps" not in columns_of(shown(rows))
     rows.append(made("c", {"lr": 3}, steps=[40.0, 200.0]))
     assert texts_of(shown(rows), "steps") == ["40", "40", "40 to 200"]
@@ -176,7 +199,10 @@ def test_steps_are_a_column_where_they_differ():
 
 def test_columns_of_words_have_room_for_their_longest_part():
     values = ("a", "reinforce_with_baseline")
-    rows = [made(value, {"loss": value, "n": value[:1]}) for value in values]
+    rows = []
+    for value in values:
+        settings = {"loss": value, "n": value[:1]}
+        rows.append(made(value, settings))
     assert columns_of(shown(rows))["card:loss"].width == "ch-10"
     assert columns_of(shown(rows))["card:n"].width == ""
 

@@ -157,7 +157,8 @@ def texts_of(chart: str) -> list[str]:
 def test_rewards_of_a_family_are_curves_of_one_chart(runs, tmp_path):
     shutil.copytree(runs, tmp_path / "runs")
     hostile = json.loads((tmp_path / "runs/run:0#<i>/data/report.json").read_text())
-    hostile["curves"][0]["values"][:5] = [None, "x", 1e308, -1e308, "[]"]
+    values = hostile["curves"][0]["values"]
+    values[:5] = [None, "x", 1e308, -1e308, "[]"]
     (tmp_path / "runs/run:0#<i>/data/report.json").write_text(json.dumps(hostile))
     rlreport.index(tmp_path / "runs", tmp_path / "runs/index.html")
     rlreport.index(runs, runs / "index.html")
@@ -182,7 +183,9 @@ def test_runs_of_different_projects_share_no_chart_and_no_table(tmp_path):
     titles = re.findall(r"<summary><h2>(.*?)</h2>", page)
     assert titles == ["Settings and outcome: dpo", "Settings and outcome: ppo"]
     charts = re.findall(r'<figure class="chart.*?</figure>', page, re.S)
-    drawn = [{text for text in texts_of(chart) if "po-" in text} for chart in charts]
+    drawn = []
+    for chart in charts:
+        drawn.append({text for text in texts_of(chart) if "po-" in text})
     assert drawn == [{"dpo-1", "dpo-2", "dpo-3"}, {"ppo-1", "ppo-2"}]
     assert [row["run"] for row in rows_of(page, "family-2")] == ["ppo-1", "ppo-2"]
 
@@ -225,9 +228,11 @@ def counts_of(page):
     """Return what is said of the number of runs with each level."""
     part = page.partition('class="counts"')[2].partition("</p>")[0]
     found = re.findall(r'data-level="(.*?)">(.*?)</span>\s*(?:·|$|\n)', part, re.S)
-    return {
-        level: " ".join(re.sub("<.*?>", "", words).split()) for level, words in found
-    }
+    counts = {}
+    for level, words in found:
+        text = re.sub("<.*?>", "", words)
+        counts[level] = " ".join(text.split())
+    return counts
 
 
 def index_page(root):
@@ -465,7 +470,12 @@ def test_a_family_tells_what_makes_its_runs_unlike_and_how_to_compare_two(tmp_pa
 
 
 def test_levels_have_the_errors_of_the_report_if_they_are_of_the_same_series(tmp_path):
-    for name, last, error in (("a", 0.8, 0.05), ("b", 0.75, 0.05), ("c", 0.4, -1.0)):
+    levels = [
+        ("a", 0.8, 0.05),
+        ("b", 0.75, 0.05),
+        ("c", 0.4, -1.0),
+    ]
+    for name, last, error in levels:
         run_folder(tmp_path, name, settings={"lr": name}, rewards=(0.1, last))
         path = tmp_path / name / "data/report.json"
         about = json.loads(path.read_text())
@@ -488,7 +498,11 @@ JUNK: tuple[object, ...] = (
     "<script>alert(1)</script>",
     "\u202egpj.exe\u0000\ud800",
     -1e308,
-    [[1e999, float("nan"), "x", None, {}], 3, {"quantity": "reward"}],
+    [
+        [1e999, float("nan"), "x", None, {}],
+        3,
+        {"quantity": "reward"},
+    ],
     "x" * 100_000,
     True,
 )

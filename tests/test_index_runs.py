@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -90,7 +91,8 @@ def test_only_what_has_changed_is_built_again(runs: Path, tmp_path: Path) -> Non
     assert counts(index(runs, out)) == (2, 2, 0)
     (runs / "sweep/config.json").write_text('{"lr": 1}')  # of b and c, which have none
     assert counts(index(runs, out)) == (2, 2, 0)
-    assert counts(index(runs, out, mute={"kl_explosion": "no KL"})) == (4, 0, 0)
+    mute = {"kl_explosion": "no KL"}
+    assert counts(index(runs, out, mute=mute)) == (4, 0, 0)
     assert counts(index(runs, out, rebuild=True)) == (4, 0, 0)
     (tmp_path / "all-reports/a/data/report.json").unlink()
     assert counts(index(runs, out)) == (1, 3, 0)
@@ -338,8 +340,7 @@ def test_the_report_of_a_run_is_a_folder_whatever_its_name_ends_in(
 def write_rollouts(path: Path, reward: float) -> Path:
     rows = [
         {"step": step, "prompt": f"p{n}", "response": "r", "reward": reward * step + n}
-        for step in range(5)
-        for n in range(4)
+        for step, n in product(range(5), range(4))
     ]
     return write(path, rows)
 
