@@ -470,15 +470,8 @@ def compare_runs(bases: Sequence[Side], news: Sequence[Side]) -> Comparison:
     trainer = [with_even_blocks(frame) for frame in metrics]
     means = means_of(inside, len(bases))
     trainer_means = means_of(with_logs(trainer), len(bases))
-    # The means are indexed by prompt (``pair``).
-    base_prompts = [table.index for table in means.bases]
-    new_prompts = [table.index for table in means.news]
-    paired = _pairable([*base_prompts, *new_prompts])
-    in_all_bases = reduce(pd.Index.intersection, base_prompts)
-    in_all_news = reduce(pd.Index.intersection, new_prompts)
-    in_any_base = reduce(pd.Index.union, base_prompts)
-    in_any_new = reduce(pd.Index.union, new_prompts)
-    effect = effect_on(means, "reward", paired=paired)
+    prompts = _prompts_of(means)
+    effect = effect_on(means, "reward", paired=prompts.paired)
     of_trainer = None
     if split != "val" and all(side.trainer_leads for side in sides):
         of_trainer = levels_of_trainer(inside, trainer, len(bases))
@@ -490,16 +483,41 @@ def compare_runs(bases: Sequence[Side], news: Sequence[Side]) -> Comparison:
         inside=inside,
         named=all(side.named for side in sides),
         effect=effect,
-        guardrails=guardrails_of(means, trainer_means, paired=paired),
-        shared=len(in_all_bases.intersection(in_all_news)),
-        only_base=len(in_any_base.difference(in_all_news)),
-        only_new=len(in_any_new.difference(in_all_bases)),
+        guardrails=guardrails_of(means, trainer_means, paired=prompts.paired),
+        shared=prompts.shared,
+        only_base=prompts.only_base,
+        only_new=prompts.only_new,
         cut=any(side.cut for side in sides),
         trainer=trainer,
         rewards=(bases[0].rewards(split), news[0].rewards(split)),
         trainer_levels=of_trainer,
         logged_share=_logged_share(sides, inside),
         reference=reference_levels(means, effect),
+    )
+
+
+class _Prompts(NamedTuple):
+    """Whether runs are paired by prompt, and counts as in ``Comparison``."""
+
+    paired: bool
+    shared: int
+    only_base: int
+    only_new: int
+
+
+def _prompts_of(means: Means) -> _Prompts:
+    # The means are indexed by prompt (``pair``).
+    bases = [table.index for table in means.bases]
+    news = [table.index for table in means.news]
+    in_all_bases = reduce(pd.Index.intersection, bases)
+    in_all_news = reduce(pd.Index.intersection, news)
+    in_any_base = reduce(pd.Index.union, bases)
+    in_any_new = reduce(pd.Index.union, news)
+    return _Prompts(
+        paired=_pairable([*bases, *news]),
+        shared=len(in_all_bases.intersection(in_all_news)),
+        only_base=len(in_any_base.difference(in_all_news)),
+        only_new=len(in_any_new.difference(in_all_bases)),
     )
 
 
