@@ -39,7 +39,7 @@ from rlreport.comparison.guardrails import (
     guardrails_of,
     with_logs,
 )
-from rlreport.comparison.means import effect_on, means_of
+from rlreport.comparison.means import Means, effect_on, means_of
 from rlreport.comparison.scale import (
     TRAINER_REWARD,
     Levels,
