@@ -262,4 +262,4 @@ def test_a_row_of_the_index_links_the_evidence(hacking, tmp_path) -> None:
     page, _, state = links[0].partition("#")
     assert (tmp_path / page).is_file() and state.startswith("r=")
     advice = re.search('<td class="text" data-key="next".*?</td>', html, re.DOTALL)
-    assert advice is not None and "Keep " in advice[0]
+    assert advice is not None and "checkpoint" in advice[0]
