@@ -5,6 +5,8 @@ The truth are the courses of findings.json, whose levels are recomputed from the
 
 from __future__ import annotations
 
+import base64
+import gzip
 import json
 import re
 from collections.abc import Iterable, Iterator
@@ -445,34 +447,53 @@ def listed(tmp_path_factory) -> tuple[Path, dict[str, Path]]:
     return place, reports
 
 
+def truth_of_row(name: str, reports: Iterable[Path]) -> Truth:
+    """Return the truth of a row; runs of one name have the path of their report below it."""
+    (report,) = [one for one in reports if name.endswith("/".join(one.parts[-2:]))]
+    return Truth(report)
+
+
 def test_the_index_has_the_levels_of_the_reports(listed):
     place, reports = listed
     page = place.read_text("utf-8")
-    rows = list(rows_of_table(page, "reward_last"))
+    rows = list(rows_of_table(page, "last"))
     assert len(rows) == len(reports)
-    reports_by_order = list(reports.values())
-    for row, report in zip(rows, reports_by_order, strict=True):
-        truth = Truth(report)
-        for key, (quantity, level) in {
-            "reward_first": ("reward", "first"),
-            "reward_best": ("reward", "best"),
-            "reward_last": ("reward", "last"),
-            "validation": ("validation", "last"),
-            "kl": ("kl", "last"),
-            "length": ("length", "last"),
-        }.items():
-            text = row.get(key, "–")
+    for row in rows:
+        truth = truth_of_row(row["run"], reports.values())
+        for level in ("first", "best", "last"):
+            text = row[level]
             if re.search(r"\d", text):
-                value = truth.levels(quantity)[level]["value"]
-                assert is_printed(value, text), (report, key, text)
-                is_percent = truth.courses[quantity]["unit"] == "%"
-                assert text.endswith("%") == is_percent, (report, key, text)
+                value = truth.levels("reward")[level]["value"]
+                assert is_printed(value, text), (row["run"], level, text)
+                is_percent = truth.courses["reward"]["unit"] == "%"
+                assert text.endswith("%") == is_percent, (row["run"], level, text)
         lead = truth.content["verdict"]["lead"]
         finding = [f for f in truth.content["findings"] if f["id"] == lead]
         onset = finding[0]["onset"] if finding else None
         assert row["since"] == (f"{onset['step']:,}" if onset else "–")
         problems = [truth.problem(c) for c in claims(row["sentence"], "index")]
         assert not any(problems), problems
+
+
+def test_metrics_of_choice_of_the_index_have_the_levels_of_the_reports(listed):
+    place, reports = listed
+    page = place.read_text("utf-8")
+    names = [row["run"] for row in rows_of_table(page, "last")]
+    truths = [truth_of_row(name, reports.values()) for name in names]
+    packed = re.search('class="metrics-data">(.*?)</script>', page)
+    assert packed
+    metrics = json.loads(gzip.decompress(base64.b64decode(packed[1])))
+    compared = 0
+    for metric in metrics:
+        for row, name in enumerate(names):
+            levels = truths[row].courses.get(metric["key"])
+            if levels is None:  # a curve that the verdict does not read
+                continue
+            for level in ("first", "best", "last"):
+                assert metric[level][row] == levels[level]["value"], (name, level)
+                compared += 1
+    assert {"reward", "validation"} <= {metric["key"] for metric in metrics}
+    assert compared >= 3 * len(names)
 
 
 def test_a_comparison_repeats_the_titles_of_both_reports(listed, tmp_path):

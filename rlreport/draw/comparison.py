@@ -109,10 +109,7 @@ def _rules(outcome: Outcome) -> tuple[RunRule, ...]:
             continue
         check, step = found
         words = message(
-            "{name}: {finding}, step {step:count}",
-            name=_short(name),
-            finding=check_name(check),
-            step=step,
+            "{name}: {finding}", name=_short(name), finding=check_name(check)
         )
         rules.append(RunRule(step, words, "critical", dashed=run is outcome.base))
     return tuple(rules)
