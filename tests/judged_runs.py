@@ -387,6 +387,7 @@ def null_run(seed: int) -> Tables:
         columns[name] = (apart.random(rows) < share).astype(float)
     columns["lag"] = apart.integers(0, 4, rows).astype(float)
     columns["log_weight"] = 0.15 * apart.normal(size=rows)
+    columns["other_script"] = (apart.random(rows) < 0.03).astype(float)
     return make_tables(columns, ngrams=texts, words=texts)
 
 
