@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from rlreport.comparison.compare import Comparison, Side, compare_runs
 from rlreport.comparison.data_file import EXTRA, PART, trainer_data, trainer_rows
 from rlreport.comparison.decomposition import Decomposition, decomposition_of
+from rlreport.comparison.prompt_words import prompt_counts
 from rlreport.comparison.statistics import Effect
 from rlreport.comparison.tasks import Task
 from rlreport.text.labels import ANSWER_MARKS
@@ -288,6 +289,14 @@ def test_another_mix_of_environments_is_named_not_what_their_answers_look_like()
     assert found.main is not None
     assert (found.main.id, found.main.share.paired) == ("environment", False)
     assert found.main.part == pytest.approx(-0.18, abs=0.03)
+
+
+def test_runs_of_two_environments_are_compared_without_a_part() -> None:
+    base, new = mixed_run(1, 0.0, 0), mixed_run(2, 1.0, 1000)
+    found = why(base, new)
+    (mix,) = [one for one in found.listed if one.id == "environment"]
+    assert {mix.base_share, mix.new_share} == {0.0, 1.0}
+    assert np.isnan(mix.part) and found.main is None
 
 
 def test_what_is_cut_off_comes_before_the_mark_that_it_lacks() -> None:
@@ -715,7 +724,8 @@ def test_few_responses_cannot_tell_any_single_prompt(
     ends = compare_runs([base], [new])
     assert set(ends.prompt_changes["change"]) == {"same"}
     assert ends.can_tell_prompts == can_tell
-    assert (ends.prompts_lower, ends.prompts_higher) == (11, 0)
+    directions = prompt_counts(ends).directions
+    assert (directions["lower"], directions["higher"]) == (11, 0)
 
 
 def test_what_was_told_can_be_told() -> None:

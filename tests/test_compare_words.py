@@ -380,9 +380,10 @@ def having(**given):
     return Property(**(values | given))
 
 
-def reason(level=-0.158, main=None, main_part=None, **settings):
+def reason(level=-0.158, main=None, main_part=None, properties=()):
     found = pair(level)
-    parts = Decomposition([], [], main, main_part, found.comparison.effect)
+    effect = found.comparison.effect
+    parts = Decomposition([*properties], [], main, main_part, effect)
     vars(found.comparison)["decomposition"] = parts  # a cached property
     return why(found)
 
@@ -466,6 +467,25 @@ def test_of_a_part_that_is_the_whole_difference_no_numbers_are_told():
     assert reason(main=having(part=-0.155)).startswith(
         "The difference goes with the answer's format: other leaves out"
     )
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"mark": "####"}, "other has “####” in 0% of its responses, main in 100%"),
+        (
+            {"id": "environment", "mark": "maths"},
+            "0% of the responses of other are of “maths”, 100% of those of main",
+        ),
+        ({"id": "cut_off", "mark": ""}, "0% of the responses of other are cut off"),
+    ],
+)
+def test_of_what_all_of_one_side_have_it_is_unknown_how_much_goes_with_it(given, said):
+    only_of_base = {"base_share": 1.0, "new_share": 0.0, "contrast": Contrast()}
+    lost = having(**given, **only_of_base, part=np.nan, rest=np.nan)
+    found = reason(properties=[lost])
+    assert found.startswith(said)
+    assert found.endswith("it is unknown how much of the difference goes with this.")
 
 
 def test_a_part_of_the_reward_is_told_where_no_property_is():

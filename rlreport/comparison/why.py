@@ -77,18 +77,28 @@ _HAVE = {
     ),
 }
 _FORMAT = translatable("the answer's format")
-_WITH_MARK = translatable(
-    "{new_name} has {mark} in {new} of its responses, {base_name} in {base}"
+_OF_ENVIRONMENT = translatable(
+    "{new} of the responses of {new_name} are of {mark}, {base} of those of {base_name}"
 )
-_WITHOUT_MARK = translatable(
-    "{new_name} leaves out {mark} in {new} of its responses, {base_name} in {base}"
-)
-_MARKED = translatable(
-    "{new_name} marks its answer in {new} of its responses, {base_name} in {base}"
-)
-_NOT_MARKED = translatable(
-    "{new_name} does not mark its answer in {new} of its responses, {base_name} in {base}"
-)
+# Whether any mark counts, not a certain one -> how many responses have it, and how many do not
+_MARKS_IN = {
+    False: (
+        translatable(
+            "{new_name} has {mark} in {new} of its responses, {base_name} in {base}"
+        ),
+        translatable(
+            "{new_name} leaves out {mark} in {new} of its responses, {base_name} in {base}"
+        ),
+    ),
+    True: (
+        translatable(
+            "{new_name} marks its answer in {new} of its responses, {base_name} in {base}"
+        ),
+        translatable(
+            "{new_name} does not mark its answer in {new} of its responses, {base_name} in {base}"
+        ),
+    ),
+}
 
 
 def why(outcome: Outcome) -> str:
@@ -163,22 +173,31 @@ def _on_property(found: Property, effect: float, labels: Labels) -> tuple[str, s
     if found.id == FORMAT:
         return message(_FORMAT), _on_format(found, effect, labels)
     if found.id == ENVIRONMENT:
-        return message("the mix of environments"), _on_environment(found, labels)
+        return message("the mix of environments"), _shares(found, labels)
     what, _, others = _HAVE[found.id]
     shares = _shares(found, labels)
     rewards = _rewards_of(message(others), found.new_without, found.base_without)
     return message(what), clauses([shares, rewards])
 
 
-def _shares(found: Property, labels: Labels) -> str:
-    """Return how many responses of each side have a property."""
-    literal = _MARKED if found.mark == ANY_MARK else _WITH_MARK
-    if found.id != FORMAT:
+def _shares(found: Property, labels: Labels, *, lacking: bool = False) -> str:
+    """Return how many responses of each side have a property.
+
+    ``lacking``: count those that do not have it, of which only a format has words.
+    """
+    new = found.new_share
+    base = found.base_share
+    if found.id == FORMAT:
+        having_words, lacking_words = _MARKS_IN[found.mark == ANY_MARK]
+        literal = lacking_words if lacking else having_words
+    elif found.id == ENVIRONMENT:
+        literal = _OF_ENVIRONMENT
+    else:
         literal = _HAVE[found.id][1]
     return message(
         literal,
-        new=percent(found.new_share),
-        base=percent(found.base_share),
+        new=percent(1 - new if lacking else new),
+        base=percent(1 - base if lacking else base),
         new_name=labels.new,
         base_name=labels.base,
         mark=_mark(found),
@@ -187,41 +206,15 @@ def _shares(found: Property, labels: Labels) -> str:
 
 def _on_format(found: Property, effect: float, labels: Labels) -> str:
     """Return how many responses mark their answer in a way, and what those earn that do well."""
-    is_any = found.mark == ANY_MARK
-    new = found.new_share
-    base = found.base_share
-    literal = _MARKED if is_any else _WITH_MARK
+    change = found.new_share - found.base_share
     # Whether responses with the mark earn more than those without
-    is_good = found.part * (new - base) > 0
-    if is_good and new < base:
-        literal = _NOT_MARKED if is_any else _WITHOUT_MARK
-        new, base = 1 - new, 1 - base
-    shares = message(
-        literal,
-        new=percent(new),
-        base=percent(base),
-        new_name=labels.new,
-        base_name=labels.base,
-        mark=_mark(found),
-    )
+    is_good = found.part * change > 0
+    shares = _shares(found, labels, lacking=is_good and change < 0)
     if is_good:
         return clauses([shares, _among_marked(found, effect)])
     without = message("those without it")
     rewards = _rewards_of(without, found.new_without, found.base_without)
     return clauses([shares, rewards])
-
-
-def _on_environment(found: Property, labels: Labels) -> str:
-    """Return which part of the responses of each side is of an environment."""
-    return message(
-        "{share} of the responses of {new_name} are of {environment}, {base_share} of those of "
-        "{base_name}",
-        share=percent(found.new_share),
-        base_share=percent(found.base_share),
-        new_name=labels.new,
-        base_name=labels.base,
-        environment=quoted(found.mark),
-    )
 
 
 def _mark(found: Property) -> str:
