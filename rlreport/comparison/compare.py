@@ -365,16 +365,6 @@ class Comparison:
         """
         return can_tell(self.prompt_changes)
 
-    @property
-    def prompts_lower(self) -> int:
-        """Number of paired prompts that earn less in NEW, whether clearly or not."""
-        return int((self.prompt_changes["delta"] < 0).sum())
-
-    @property
-    def prompts_higher(self) -> int:
-        """Number of paired prompts that earn more in NEW, whether clearly or not."""
-        return int((self.prompt_changes["delta"] > 0).sum())
-
     @cached_property
     def equal_kl(self) -> dict[str, EqualKL]:
         """Reward column -> NEW - BASE at equal KL, of those logged in overlapping ranges of KL.

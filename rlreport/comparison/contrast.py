@@ -22,11 +22,11 @@ LEAST_MIXED = 3
 
 
 class Contrast(NamedTuple):
-    """Mean reward with a property minus that without it, to the same prompt; NaN if unknown."""
+    """Mean reward with a property minus that without it; NaN if unknown."""
 
     value: float = np.nan
     error: float = np.nan  # standard error
-    prompts: int = 0  # number of prompts of a run that have both kinds of responses
+    prompts: int = 0  # number of prompts that tell it, see the functions
 
     @property
     def is_shown(self) -> bool:
@@ -49,7 +49,7 @@ def contrast_within_prompts(
     difference of their mean rewards. The estimate is Σ w d / Σ w with w = ab / (a + b), which is
     that of least squares with an effect of each prompt. Its error is the larger one of that for
     equal variances of all responses, and of the one robust to unequal ones (White 1980), as either
-    may be too small with few prompts.
+    may be too small with few prompts. ``prompts`` of the result are those with both kinds.
 
     Args:
         frames: ``pair`` and ``reward`` of the responses of each run; all rewards are finite.

@@ -28,7 +28,8 @@ has is its weight times the difference of its means.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -163,7 +164,8 @@ class Decomposition:
 NOTHING = Decomposition([], [], None, None, Effect())
 
 
-class Compared(NamedTuple):
+@dataclass(frozen=True)
+class Compared:
     """Compared responses: a table per run, of the BASE runs first."""
 
     frames: Sequence[pd.DataFrame]
@@ -173,8 +175,9 @@ class Compared(NamedTuple):
     def of_sides(self) -> tuple[Sequence[pd.DataFrame], Sequence[pd.DataFrame]]:
         return self.frames[: self.base_count], self.frames[self.base_count :]
 
+    @cached_property
     def without_differences(self) -> tuple[bool, bool]:
-        """Return of each side whether all of its responses have the same reward."""
+        """Of each side whether all of its responses have the same reward."""
         base, new = self.of_sides()
         return _have_one_reward(base), _have_one_reward(new)
 
@@ -217,7 +220,7 @@ def decomposition_of(
         for frame, metrics in zip(compared.frames, trainer, strict=True):
             parts = metrics.filter(regex=f"^(step$|{PART})").drop_duplicates("step")
             tables.append(frame[["step", "pair", "reward"]].merge(parts, how="left"))
-        compared = compared._replace(frames=tables)
+        compared = replace(compared, frames=tables)
     reward_parts = _reward_parts(compared, weights)
     main = _main_property(properties, compared)
     main_part = _main_part(reward_parts, effect)
@@ -391,7 +394,7 @@ def _within(compared: Compared, members: _Members) -> Effect:
 
 def _contrast(compared: Compared, members: _Members) -> Contrast:
     """Return what a property is worth in the runs that can tell it."""
-    flat = compared.without_differences()
+    flat = compared.without_differences
     runs = [
         (frame, of_run)
         for number, (frame, of_run) in enumerate(
@@ -483,7 +486,7 @@ def _main_property(
     properties: Sequence[Property], compared: Compared
 ) -> Property | None:
     effect = compared.whole
-    least = ALIKE if any(compared.without_differences()) else NAMED
+    least = ALIKE if any(compared.without_differences) else NAMED
     large = [
         one
         for one in properties

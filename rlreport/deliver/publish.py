@@ -14,7 +14,7 @@ import secrets
 import shutil
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple, TypeAlias
@@ -85,12 +85,17 @@ def check_names(folder: Path | str, names: Iterable[str]) -> None:
     """
     foreign = [name for name in sorted(names) if not _is_system_file(name)]
     if foreign:
-        further = len(foreign) - _MAX_NAMED
-        rest = f" and {further:,} more" if further > 0 else ""
         raise OutputError(
-            f"{folder}: contains files that rlreport did not write: "
-            f"{', '.join(foreign[:_MAX_NAMED])}{rest}; move them or choose another destination"
+            f"{folder}: contains files that rlreport did not write: {first_names(foreign)}; move "
+            "them or choose another destination"
         )
+
+
+def first_names(names: Sequence[str]) -> str:
+    """Return the first names of a list, and how many more there are, for an error."""
+    listed = ", ".join(names[:_MAX_NAMED])
+    further = len(names) - _MAX_NAMED
+    return f"{listed} and {further:,} more" if further > 0 else listed
 
 
 def _is_system_file(path: str) -> bool:

@@ -25,7 +25,7 @@ import xxhash
 from rlreport import __version__
 from rlreport.about.card import configured
 from rlreport.comparison.saved import report_about
-from rlreport.deliver.publish import SYSTEM_FILES
+from rlreport.deliver.publish import SYSTEM_FILES, first_names
 from rlreport.errors import (
     OutputError,
     RlreportError,
@@ -50,16 +50,14 @@ from rlreport.text.messages import message
 _ENDING = "-reports"  # of the name of the folder, after that of the index
 _MOST_STAMP = 10_000  # bytes of BUILT_FROM
 _LONGEST_NAME = 100  # bytes; file systems have limits on names
-_MAX_NAMED = 3  # files that an error names
 _NOT_IN_NAMES = re.compile(r"[^\w.-]+")
 _RESERVED = re.compile(r"(?:con|prn|aux|nul|com\d|lpt\d)(?:\..*)?", re.IGNORECASE)
 # Runs with more logs, in bytes, are built one after the other, each by all processes
 _LARGE = 64 << 20
 # Options that do not change a report
 _WITHOUT_EFFECT = ("cache", "quiet", "ray", "workers")
-_AHEAD = (
-    2  # builds per process that may start before the result of an earlier one is taken
-)
+# Builds per process that may start before the result of an earlier one is taken
+_AHEAD = 2
 
 
 _State: TypeAlias = list[tuple[str, int, str, int]]  # see ``state_of``
@@ -128,18 +126,15 @@ class ReportsFolder:
                 "this name: move it, or choose another name for the index"
             )
         foreign = [
-            entry.name
+            safe_text(entry.name)
             for entry in self._entries()
             if entry.name not in (*self.stamps, *SYSTEM_FILES)
             and not STAGING.fullmatch(entry.name)
         ]
         if foreign:
-            further = len(foreign) - _MAX_NAMED
-            rest = f" and {further:,} more" if further > 0 else ""
             raise OutputError(
                 f"{self.path}: contains what this index did not build: "
-                f"{', '.join(map(safe_text, foreign[:_MAX_NAMED]))}{rest}; move it, or choose "
-                "another name for the index"
+                f"{first_names(foreign)}; move it, or choose another name for the index"
             )
 
     def up_to_date(self, source: str, inputs: str) -> list[str]:
