@@ -108,10 +108,19 @@ def _rules(outcome: Outcome) -> tuple[RunRule, ...]:
         if found is None:
             continue
         check, step = found
+        # The axis has the step; with it, the label would not fit a phone.
         words = message(
             "{name}: {finding}", name=_short(name), finding=check_name(check)
         )
-        rules.append(RunRule(step, words, "critical", dashed=run is outcome.base))
+        described = message("{clause}, step {step:count}", clause=words, step=step)
+        rule = RunRule(
+            step,
+            words,
+            "critical",
+            dashed=run is outcome.base,
+            described=described,
+        )
+        rules.append(rule)
     return tuple(rules)
 
 

@@ -322,7 +322,7 @@ def _curve_chart(
         thin.group_size,
         bool(noisy),
         by_severity,
-        [*run_rules.labels, *(rule.words for rule in rules)],
+        [*run_rules.descriptions, *(rule.words for rule in rules)],
         omitted,
     )
     return Chart(

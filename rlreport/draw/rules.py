@@ -33,6 +33,8 @@ class RunRule:
     within: tuple[int, int] | None = None
     # whether there is a line at the step; the edge of an interval may be enough
     has_line: bool = True
+    # what the chart in words says of it, "" for its label
+    described: str = ""
 
 
 def label_sides(places: Sequence[tuple[float, str]]) -> list[int]:
@@ -142,8 +144,11 @@ class PlacedRules:
         return rooms
 
     @property
-    def labels(self) -> list[str]:
-        return [rule.words for rule in self.rules] if self.labelled else []
+    def descriptions(self) -> list[str]:
+        """What the rules stand for, for the chart in words."""
+        if not self.labelled:
+            return []
+        return [rule.described or rule.words for rule in self.rules]
 
     def layers(self) -> dict[str, list[dict[str, Any]]]:
         """Return the rows of the layers of the design ``curves`` for rules."""
