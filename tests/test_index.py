@@ -173,6 +173,17 @@ def test_rewards_of_a_family_are_curves_of_one_chart(runs, tmp_path):
     assert "<figure" not in (tmp_path / "one.html").read_text()
 
 
+def test_a_family_of_which_one_run_has_rewards_has_no_chart(tmp_path):
+    run_folder(tmp_path, "ppo-1", settings={"lr": 1})
+    run_folder(tmp_path, "ppo-2", settings={"lr": 2})
+    assert "<figure" in index_page(tmp_path)
+    path = tmp_path / "ppo-2/data/report.json"
+    about = json.loads(path.read_text())
+    del about["reward"]
+    path.write_text(json.dumps(about))
+    assert "<figure" not in index_page(tmp_path)
+
+
 def test_runs_of_different_projects_share_no_chart_and_no_table(tmp_path):
     for place in ("ppo-1", "ppo-2"):
         run_folder(tmp_path, place, settings={"ppo_epochs": place[-1], "clip": 0.2})
