@@ -109,7 +109,7 @@ class Side:
 
     @property
     def reward(self) -> Course | None:
-        """Course of the mean reward of what is not validation, None without any."""
+        """Course of the mean training reward, None without rewards."""
         return course_of(self.rewards("train"), "reward")
 
     def rewards(self, split: str) -> Series:
