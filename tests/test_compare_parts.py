@@ -292,8 +292,7 @@ def test_another_mix_of_environments_is_named_not_what_their_answers_look_like()
 
 
 def test_runs_of_two_environments_are_compared_without_a_part() -> None:
-    base, new = mixed_run(1, 0.0, 0), mixed_run(2, 1.0, 1000)
-    found = why(base, new)
+    found = why(mixed_run(1, 0.0, 0), mixed_run(2, 1.0, 1000))
     (mix,) = [one for one in found.listed if one.id == "environment"]
     assert {mix.base_share, mix.new_share} == {0.0, 1.0}
     assert np.isnan(mix.part) and found.main is None

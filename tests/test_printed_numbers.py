@@ -449,7 +449,8 @@ def listed(tmp_path_factory) -> tuple[Path, dict[str, Path]]:
 
 def truth_of_row(name: str, reports: Iterable[Path]) -> Truth:
     """Return the truth of a row; runs of one name have the path of their report below it."""
-    (report,) = [one for one in reports if name.endswith("/".join(one.parts[-2:]))]
+    ends = {"/".join(report.parts[-2:]): report for report in reports}
+    (report,) = [report for end, report in ends.items() if name.endswith(end)]
     return Truth(report)
 
 
