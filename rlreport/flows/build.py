@@ -109,10 +109,11 @@ def build_report(
     form = form_of(out, options.form)
     prepared = _prepare(logs, out, options, form)
     run = _load_and_judge(logs, options, prepared, progress, workers)
+    release_memory()
     max_size = options.max_size or form.default_size
     renderer = Renderer(form.encode, workers, progress)
     pages = RunPages.of(run, renderer, limit=max_size, one_file=form.one_file)
-    release_memory()  # of loading and judging, before processes render pages
+    release_memory()  # before processes render pages, which share it
     with publishing(out, form) as path:
         # The pages that were written may have fewer details, to fit in the size.
         pages, size = deliver(path, form, pages, limit=max_size, progress=progress)

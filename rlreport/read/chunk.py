@@ -16,6 +16,7 @@ import xxhash
 from numpy.typing import NDArray
 
 from rlreport.fields import CANONICAL, REWARDS, AssumedStep
+from rlreport.figures.constant import compact
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.figures.rounding import difference, significant
 from rlreport.figures.tokens import TokenFigures, response_figures, thinking_tokens
@@ -443,7 +444,7 @@ def joined_columns(parts: Sequence[Columns]) -> Columns:
                 columns.append(part.pop(name))
             else:
                 columns.append(np.full(length, missing, dtype))
-        joined[name] = np.concatenate(columns)
+        joined[name] = compact(np.concatenate(columns))
     return joined
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from rlreport.figures.constant import compact
 from rlreport.figures.ragged import Ints
 from rlreport.formats.trl import Trackio
 from rlreport.read.chunk import (
@@ -229,7 +230,7 @@ class _KeptRows:
 
     def mark_branches(self) -> None:
         """Give all rows of a rollout but its last one, and untrained rows, the role of branches."""
-        roles = self.columns["validation"]
+        roles = self.columns["validation"].copy()
         rollouts = self.columns["rollout"]  # NaN if the row is of no rollout
         for _, rows in _rows_by_file(self.columns):
             # Rows that count elsewhere (failed, filtered) are not rows of the same rollout.
@@ -245,6 +246,7 @@ class _KeptRows:
             in_rollout = ~np.isnan(rollouts[rows])
             is_branch = has_later_row & in_rollout & self.responses[rows]
             roles[rows[is_branch | self.untrained[rows]]] = RowRole.BRANCH
+        self.columns["validation"] = compact(roles)
 
     def leave_out_older_files(self) -> None:
         """Leave out rows of steps that a restart logged again in further files."""

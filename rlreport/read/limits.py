@@ -22,7 +22,9 @@ class ReadLimits:
     # Of the sample for figures of texts and tokens
     sampled: int = 8192
     sampled_tokens: int = 4_000_000
-    sample_job_rows: int = 256  # responses that a worker collects at a time
+    # Responses that a worker collects at a time, and their tokens, unless it is one response
+    sample_job_rows: int = 256
+    sample_job_tokens: int = 1 << 18
 
     # Of the responses that are chosen to be quoted and shown, among which the sample is
     chosen: int = 16384

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from rlreport.figures.constant import compact
 from rlreport.figures.ragged import Floats, Ints, offsets_of
 from rlreport.figures.rounding import significant
 from rlreport.figures.tokens import TokenFigures, find_loops
@@ -75,10 +76,7 @@ def with_sample(
 
     ``rows`` are those of the response table to sample, ascending.
     """
-    jobs = []
-    for start in range(0, len(rows), limits.sample_job_rows):
-        of_job = rows[start : start + limits.sample_job_rows]
-        jobs.append(Selection(scan.rollouts, of_job))
+    jobs = [Selection(scan.rollouts, of_job) for of_job in _jobs(scan, rows, limits)]
     seconds = len(rows) / _ROWS_PER_SECOND
     strings = Numbers()
     parts = []
@@ -93,6 +91,20 @@ def with_sample(
         )
         parts.append(renumbered)
     return _with_texts(scan, rows, parts, list(strings))
+
+
+def _jobs(scan: Scan, rows: Ints, limits: ReadLimits) -> list[Ints]:
+    """Divide rows of the response table into jobs within the limits of a job."""
+    lengths = scan.rollouts.lengths[scan.rollouts.indices(rows)].tolist()
+    starts = [0]
+    tokens = 0
+    for i, length in enumerate(lengths):
+        tokens += length
+        has_rows = i - starts[-1] == limits.sample_job_rows
+        if i > starts[-1] and (has_rows or tokens > limits.sample_job_tokens):
+            starts.append(i)
+            tokens = length
+    return np.split(rows, starts[1:])
 
 
 def _collect(selection: Selection, options: ReadOptions) -> Part:
@@ -258,6 +270,8 @@ def _with_texts(scan: Scan, rows: Ints, parts: list[Part], strings: list[str]) -
     references = _joined([part.references for part in parts])
     is_token = np.concatenate([part.is_token for part in parts])
     _set_columns(scan.responses, rows, parts, words)
+    part_figures = [part.figures for part in parts]
+    parts.clear()  # to save memory, as all else of them is joined
     # Figures are either of tokens or of words: those of the other unit are left out.
     unit = _usual_unit(is_token[trained & (all_units.lengths > 0)])
     of_unit = trained & (is_token == (unit == "token"))
@@ -266,8 +280,11 @@ def _with_texts(scan: Scan, rows: Ints, parts: list[Part], strings: list[str]) -
     longer = np.count_nonzero(all_units.lengths > 2 * EDGE)
     tokens = None
     if ngrams is not None and unit == "token":
-        figures = np.concatenate([part.figures for part in parts], axis=1)[:, in_sample]
-        tokens = TokenSample(ngrams, **dict(zip(FIGURES, figures, strict=True)))
+        figures = {}
+        for i, name in enumerate(FIGURES):
+            of_parts = np.concatenate([values[i] for values in part_figures])
+            figures[name] = compact(of_parts[in_sample])
+        tokens = TokenSample(ngrams, **figures)
     # Not every response has a reference.
     reference_is_trained = training[references.rows]
     is_whole_run = len(rows) == len(training)
