@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +21,7 @@ from rlreport.pages.charts import (
     page_charts,
 )
 from rlreport.pages.context import PageContext, RunReport, StepJob, StepPage
+from rlreport.pages.kept_pages import KeptPages
 from rlreport.pages.listed import (
     ERRORS,
     TOOLS,
@@ -67,10 +69,11 @@ def render_steps(report: RunReport, level: int, renderer: Renderer) -> list[Step
     if not are_drawn(report):
         work.append(page_charts(report))
     work += [_step_job(report, plan) for plan in plans]
+    kept = KeptPages.of(report.shared, renderer.encode)
     results = renderer.workers.map(
         _work,
         work,
-        (renderer.encode, report.shared),
+        _Shared(renderer.encode, report.shared, kept),
         seconds=_SECONDS_PER_PAGE * len(plans),
         ahead=_AHEAD,
     )
@@ -84,6 +87,8 @@ def render_steps(report: RunReport, level: int, renderer: Renderer) -> list[Step
             listed = with_interest(page.listed, report, page.plan.pinned)
             pages.append(page._replace(listed=listed))
             advance(1)
+    if kept:
+        kept.store.trim()  # to its maximum size
     return pages
 
 
@@ -165,12 +170,21 @@ def _all_columns(report: RunReport) -> _Columns:
     return _Columns(responses, steps)
 
 
-def _work(job: StepJob | PageCharts, shared: tuple[Encode, PageContext]) -> Any:
-    """Draw the charts (PageCharts), or render the page of a step (StepPage), in a worker."""
-    encode, context = shared
+class _Shared(NamedTuple):
+    """What the work of all processes shares."""
+
+    encode: Encode
+    context: PageContext
+    kept: KeptPages | None  # pages in the cache, None without one
+
+
+def _work(job: StepJob | PageCharts, shared: _Shared) -> Any:
+    """Draw the charts (PageCharts), or return the page of a step (StepPage), in a worker."""
+    encode, context, kept = shared
     if isinstance(job, PageCharts):
         return draw(job, context.options.language)
-    return _render(job, context, encode)
+    render = partial(_render, job, context, encode)
+    return kept.page(job, render) if kept else render()
 
 
 def _render(job: StepJob, context: PageContext, encode: Encode) -> StepPage:

@@ -1,0 +1,128 @@
+"""Rendered pages of steps in the cache, by a hash of all that they are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+
+from rlreport.pages.context import EncodedPage, PageContext, StepJob, StepPage
+from rlreport.pages.page import Encode
+from rlreport.system.cache import Store, pack, program, store_at, unpack
+from rlreport.system.fingerprint import fingerprint
+
+# Fields of ``StepJob`` and of its plan that number the rows of all responses: a page shows none
+# of them, and an earlier step that grew moves those of later ones.
+_OF_RUN = ("plan", "selection")
+
+
+@dataclass(frozen=True, slots=True)
+class KeptPages:
+    """The cache of a report's pages."""
+
+    store: Store
+    common: bytes  # fingerprint of what all pages are made of: program and settings
+
+    @classmethod
+    def of(cls, context: PageContext, encode: Encode) -> KeptPages | None:
+        """Return the cache that the options name, None without one."""
+        options = context.options
+        if not options.cache:
+            return None
+        # Without the options that change no page
+        same_pages = replace(
+            options, workers=0, cache="", ray=None, quiet=True, max_size=None
+        )
+        common = fingerprint(program(), encode, replace(context, options=same_pages))
+        return cls(store_at(options.cache), common)
+
+    def page(self, job: StepJob, render: Callable[[], StepPage]) -> StepPage:
+        """Return the page of a step from the cache; else render it, and keep it."""
+        key = b"page " + fingerprint(self.common, *_inputs(job))
+        kept = self.store.get(key)
+        if kept is not None:
+            return _unpacked(kept, job)
+        page = render()
+        with suppress(TypeError):  # a text that JSON cannot represent
+            self.store.put(key, _packed(page))
+        return page
+
+
+def _inputs(job: StepJob) -> tuple[Any, ...]:
+    """Return all that the page of a step is made of, but what all pages share."""
+    of_step = [
+        getattr(job, field.name) for field in fields(job) if field.name not in _OF_RUN
+    ]
+    plan = job.plan
+    detail = (plan.step, plan.pinned, plan.arrays, plan.with_tokens, plan.digits)
+    return of_step, detail, _content(job)
+
+
+def _content(job: StepJob) -> tuple[Any, ...]:
+    """Return the texts, tokens and places of a step's responses, whatever else the run has."""
+    rows = job.selection.rows
+    # Ascending, with positions and a vocabulary of their own
+    rollouts = job.selection.rollouts.take(rows)
+    places = rollouts.places
+    return (
+        np.argsort(np.argsort(rows)),  # the order on the page
+        places.n,
+        places.line,
+        [places.names[file] for file in places.file.tolist()],
+        rollouts.spans,
+        rollouts.texts,
+        rollouts.lengths,
+        rollouts.flags,
+        rollouts.ids,
+        rollouts.sampled,
+        rollouts.figures,
+        # Joined, as this is faster than text by text; the lengths tell them apart.
+        np.array(list(map(len, rollouts.vocabulary)), np.int64),
+        "".join(rollouts.vocabulary),
+        rollouts.style.name,
+    )
+
+
+def _packed(page: StepPage) -> bytes:
+    """Return all of a page but its plan, which the next build has."""
+    # JSON has no NaN, which numbers of a list may be.
+    numbers = {name: one for name, one in page.listed.items() if _are_floats(one)}
+    others = {name: one for name, one in page.listed.items() if name not in numbers}
+    encoded = page.page
+    contents = [encoded.content]
+    head = {
+        "path": encoded.path,
+        "weight": encoded.weight,
+        "texts": page.texts,
+        "has_tokens": page.has_tokens,
+        "listed": list(page.listed),
+        "numbers": list(numbers),
+        "others": others,
+    }
+    if encoded.beside:
+        head["beside"], content = encoded.beside
+        contents.append(content)
+    arrays = [np.array(values, np.float64) for values in numbers.values()]
+    return pack(head, [*arrays, *(np.frombuffer(one, np.uint8) for one in contents)])
+
+
+def _are_floats(values: object) -> bool:
+    return isinstance(values, list) and {float}.issuperset(map(type, values))
+
+
+def _unpacked(data: bytes, job: StepJob) -> StepPage:
+    head, arrays = unpack(data)
+    remaining = iter(arrays)
+    columns = {name: next(remaining).tolist() for name in head["numbers"]}
+    columns |= head["others"]
+    content = next(remaining).tobytes()
+    beside = None
+    if "beside" in head:
+        beside = head["beside"], next(remaining).tobytes()
+    page = EncodedPage(head["path"], content, head["weight"], beside)
+    # In the order in which they were rendered
+    listed = {name: columns[name] for name in head["listed"]}
+    return StepPage(job.plan, page, listed, head["texts"], head["has_tokens"])
