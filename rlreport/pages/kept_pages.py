@@ -11,8 +11,7 @@ import numpy as np
 
 from rlreport.pages.context import EncodedPage, PageContext, StepJob, StepPage
 from rlreport.pages.page import Encode
-from rlreport.system.cache import Store, pack, program, store_at, unpack
-from rlreport.system.fingerprint import fingerprint
+from rlreport.system.cache import Store, fingerprint, pack, program, store_at, unpack
 
 # Fields of ``StepJob`` and of its plan that number the rows of all responses: a page shows none
 # of them, and an earlier step that grew moves those of later ones.
@@ -36,12 +35,12 @@ class KeptPages:
         same_pages = replace(
             options, workers=0, cache="", ray=None, quiet=True, max_size=None
         )
-        common = fingerprint(program(), encode, replace(context, options=same_pages))
+        common = fingerprint((program(), encode, replace(context, options=same_pages)))
         return cls(store_at(options.cache), common)
 
     def page(self, job: StepJob, render: Callable[[], StepPage]) -> StepPage:
         """Return the page of a step from the cache; else render it, and keep it."""
-        key = b"page " + fingerprint(self.common, *_inputs(job))
+        key = b"page " + fingerprint((self.common, _inputs(job)))
         kept = self.store.get(key)
         if kept is not None:
             return _unpacked(kept, job)
@@ -79,10 +78,8 @@ def _content(job: StepJob) -> tuple[Any, ...]:
         rollouts.ids,
         rollouts.sampled,
         rollouts.figures,
-        # Joined, as this is faster than text by text; the lengths tell them apart.
-        np.array(list(map(len, rollouts.vocabulary)), np.int64),
-        "".join(rollouts.vocabulary),
-        rollouts.style.name,
+        rollouts.vocabulary,
+        rollouts.style,
     )
 
 

@@ -99,6 +99,8 @@ def read_logs(  # noqa: PLR0913 (what a caller may give, by name)
     gae = gae or GaeOptions()
     progress = progress or Progress()
     limits = limits or LIMITS
+    if options.cache:
+        limits = limits.with_cache()
     trainer = trainer or Trainer()
     if workers is None:
         with Workers(options.workers, options.ray) as started:
