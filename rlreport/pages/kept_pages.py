@@ -85,25 +85,24 @@ def _content(job: StepJob) -> tuple[Any, ...]:
 
 def _packed(page: StepPage) -> bytes:
     """Return all of a page but its plan, which the next build has."""
-    # JSON has no NaN, which numbers of a list may be.
-    numbers = {name: one for name, one in page.listed.items() if _are_floats(one)}
-    others = {name: one for name, one in page.listed.items() if name not in numbers}
+    listed = page.listed
+    # Apart, as numbers may be NaN, which JSON does not have
+    numbers = [name for name in listed if _are_floats(listed[name])]
     encoded = page.page
-    contents = [encoded.content]
+    beside, tokens = encoded.beside or ("", b"")
     head = {
         "path": encoded.path,
         "weight": encoded.weight,
+        "beside": beside,
         "texts": page.texts,
         "has_tokens": page.has_tokens,
-        "listed": list(page.listed),
-        "numbers": list(numbers),
-        "others": others,
+        "names": list(listed),
+        "numbers": numbers,
+        "others": {name: listed[name] for name in listed if name not in numbers},
     }
-    if encoded.beside:
-        head["beside"], content = encoded.beside
-        contents.append(content)
-    arrays = [np.array(values, np.float64) for values in numbers.values()]
-    return pack(head, [*arrays, *(np.frombuffer(one, np.uint8) for one in contents)])
+    arrays = [np.frombuffer(content, np.uint8) for content in (encoded.content, tokens)]
+    arrays += [np.array(listed[name], np.float64) for name in numbers]
+    return pack(head, arrays)
 
 
 def _are_floats(values: object) -> bool:
@@ -112,14 +111,11 @@ def _are_floats(values: object) -> bool:
 
 def _unpacked(data: bytes, job: StepJob) -> StepPage:
     head, arrays = unpack(data)
-    remaining = iter(arrays)
-    columns = {name: next(remaining).tolist() for name in head["numbers"]}
-    columns |= head["others"]
-    content = next(remaining).tobytes()
-    beside = None
-    if "beside" in head:
-        beside = head["beside"], next(remaining).tobytes()
-    page = EncodedPage(head["path"], content, head["weight"], beside)
-    # In the order in which they were rendered
-    listed = {name: columns[name] for name in head["listed"]}
+    content, tokens, *numbers = arrays
+    columns: dict[str, Any] = dict(head["others"])
+    for name, values in zip(head["numbers"], numbers, strict=True):
+        columns[name] = values.tolist()
+    beside = (head["beside"], tokens.tobytes()) if head["beside"] else None
+    page = EncodedPage(head["path"], content.tobytes(), head["weight"], beside)
+    listed = {name: columns[name] for name in head["names"]}  # in the order rendered
     return StepPage(job.plan, page, listed, head["texts"], head["has_tokens"])
