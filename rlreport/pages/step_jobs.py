@@ -209,8 +209,8 @@ def _render(job: StepJob, context: PageContext, encode: Encode) -> StepPage:
 
 
 def _rollouts(job: StepJob, context: PageContext) -> list[Rollout]:
-    """Read the responses that the page shows, with placeholders if texts are redacted."""
-    rollouts = job.selection.rollouts.read(job.selection.rows, job.plan.with_tokens)
+    """Read the texts that the page shows, or placeholders if they are redacted."""
+    rollouts = job.selection.rollouts.read(job.selection.rows, with_tokens=0)
     if not context.options.redact:
         return rollouts
     prompts = job.columns["prompt_id"][job.shown].tolist()

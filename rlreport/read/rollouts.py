@@ -27,7 +27,7 @@ from rlreport.read.token_rows import TokenRows
 from rlreport.system.cache import pack, unpack
 from rlreport.text.chat import turns, turns_in_text
 from rlreport.text.clean import clean_prompt, clean_text
-from rlreport.text.tokens import Style, detect_style, readable_tokens
+from rlreport.text.tokens import Style, readable_tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +75,6 @@ class Rollout:
     raw_tokens: list[str] = field(default_factory=list)
     # their texts, by ``readable_tokens``
     tokens: list[str] = field(default_factory=list)
-    # tokens of the prompt with its template, at most 2 * PROMPT_EDGE, and the number of all
-    raw_prompt_tokens: list[str] = field(default_factory=list)
-    prompt_tokens: list[str] = field(default_factory=list)
-    prompt_token_count: int = 0
     figures: TokenFigures = field(default_factory=TokenFigures)  # NaN if not sampled
     # (T,); None if the policy sampled all tokens
     sampled: NDArray[np.bool_] | None = None
@@ -218,7 +214,7 @@ def rollout_part(
         spans.append(put(reference))
         spans.append(put(_label_of(row, clean)))
         spans.append(put(_details_of(row, clean, spans=has_all_tokens)))
-        spans.append(put_once(_prompt_tokens_of(row)))
+        spans.append(put_once(_prompttokens_of(row)))
         spans.append(put(call))
     part = RolloutPart(
         spans=np.array(spans, np.int64).reshape(len(rows), len(TEXTS), 2),
@@ -263,7 +259,7 @@ def _details_of(row: ParsedRow, clean: Clean, *, spans: bool) -> str | None:
     return orjson.dumps(details).decode() if any(details.values()) else None
 
 
-def _prompt_tokens_of(row: ParsedRow) -> str | None:
+def _prompttokens_of(row: ParsedRow) -> str | None:
     """Return the number of a prompt's tokens and the strings of those to show, as JSON."""
     strings = row.carried.get("prompt_token_strings")
     if not isinstance(strings, list) or not all(
@@ -349,7 +345,7 @@ class Rollouts(RolloutPart):
         indices = np.unique(self.indices(rows))
         spans, texts = self._texts_of(indices)
         lengths = self.lengths[indices]
-        tokens = self._tokens_of(indices)
+        tokens = self.tokens_of(indices)
         # The vocabulary is that of the whole run; renumber the tokens that occur here.
         used, ids = np.unique(self.ids[tokens], return_inverse=True)
         return replace(
@@ -381,7 +377,7 @@ class Rollouts(RolloutPart):
             span[1] = size
         return spans, np.concatenate(pieces)
 
-    def _tokens_of(self, indices: Ints) -> Ints:
+    def tokens_of(self, indices: Ints) -> Ints:
         """Return where the tokens of responses are in ``ids``, one response after the other."""
         lengths = self.lengths[indices]
         # A response's tokens are consecutive in ``ids`` and here, from different starts.
@@ -408,21 +404,11 @@ class Rollouts(RolloutPart):
                 ids = self.ids[tokens].tolist()
                 rollout.raw_tokens = [self.vocabulary[number] for number in ids]
                 rollout.tokens = readable_tokens(rollout.raw_tokens, self.style)
-                self._add_prompt_tokens(rollout, index)
             if self.lengths[index]:  # else there are no figures, not empty ones
                 first, stop = offsets[number : number + 2].tolist()
                 rollout.figures = figures.between(first, stop)
             rollout.sampled = self.sampled[tokens] if flags & HAS_MASK else None
         return rollouts
-
-    def _add_prompt_tokens(self, rollout: Rollout, index: int) -> None:
-        packed = self.text("prompt_tokens", index)
-        if packed is not None:
-            rollout.prompt_token_count, raw = json.loads(packed)
-            rollout.raw_prompt_tokens = raw
-            # Few short responses may not show how their tokens encode bytes.
-            style = detect_style(raw) if self.style is Style.PLAIN else self.style
-            rollout.prompt_tokens = readable_tokens(raw, style)
 
     def _without_tokens(self, index: int) -> Rollout:
         """Return the response at an index with texts only."""
@@ -450,13 +436,17 @@ class Rollouts(RolloutPart):
 
     def figures_of(self, indices: Ints) -> TokenFigures:
         """Return the figures of all tokens of the responses at ``indices``, concatenated, (N,)."""
-        tokens = self._tokens_of(indices)
+        return self.kept_figures(indices).derive()
+
+    def kept_figures(self, indices: Ints) -> TokenFigures:
+        """Return only those figures that others follow from; the others are in ``figures_of``."""
+        tokens = self.tokens_of(indices)
         values = {
             name: flat[tokens].astype(np.float64) for name, flat in self.figures.items()
         }
         # Other responses of the run may have figures that none of these has.
         logged = {name: v for name, v in values.items() if not np.isnan(v).all()}
-        return TokenFigures(logged).derive()
+        return TokenFigures(logged)
 
 
 class Selection(NamedTuple):
