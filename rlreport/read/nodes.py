@@ -70,15 +70,14 @@ def check_this_node(sources: Sequence[Source]) -> None:
 
 
 def nodes_with_logs(paths: Sequence[str | Path], workers: Workers) -> str:
-    """Return which nodes find logs at the paths, where this machine finds none; "" if none does."""
+    """Return which node finds logs at paths where this machine finds none; "" if none does."""
     absolute = [path if "://" in str(path) else Path(path).absolute() for path in paths]
     views = workers.on_each_node(_count_logs, absolute)
     found = sorted(view for view in views if view.logs)
     if not found:
         return ""
-    first = found[0]
-    others = f", and {len(found) - 1:,} other nodes have some" if found[1:] else ""
-    return f"--ray: node {first.node} has {first.logs:,} logs there{others}; {_WHERE_LOGS_LIE}"
+    node, logs = found[0]
+    return f"--ray: node {node} has {logs:,} logs there; {_WHERE_LOGS_LIE}"
 
 
 def _view(_: None, sources: Collection[Source]) -> _View:
