@@ -121,6 +121,14 @@ class Workers:
         self._at_end.callback(generator.close)
         return generator
 
+    def on_each_node(
+        self, function: Callable[[None, Shared], Result], shared: Shared
+    ) -> list[Result]:
+        """Return ``function(None, shared)`` of each node of the cluster; [] without a cluster."""
+        if self._cluster is None:
+            return []
+        return self._cluster.on_each_node(function, shared)
+
 
 def _start_method(seconds: float) -> str:
     """Return how to start processes, ``fork`` or ``spawn``; "" if they are not worth their start.
