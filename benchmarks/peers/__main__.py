@@ -212,6 +212,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--board-python", default=sys.executable, metavar="PYTHON")
     parser.add_argument("--runs", type=int, default=2)
     given = parser.parse_args(arguments)
+    # As users have it: modules are compiled in the first run only
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     load = os.getloadavg()[0]
     peers = commands(given.log, given.rlloggingboard, given.board_python)
     with tempfile.TemporaryDirectory() as folder:
