@@ -225,7 +225,7 @@ def rollout_part(
         spans.append(put(reference))
         spans.append(put(_label_of(row, clean)))
         spans.append(put(_details_of(row, clean, spans=has_all_tokens)))
-        spans.append(put_once(_prompttokens_of(row)))
+        spans.append(put_once(_prompt_tokens_of(row)))
         spans.append(put(call))
     part = RolloutPart(
         spans=np.array(spans, np.int64).reshape(len(rows), len(TEXTS), 2),
@@ -270,7 +270,7 @@ def _details_of(row: ParsedRow, clean: Clean, *, spans: bool) -> str | None:
     return orjson.dumps(details).decode() if any(details.values()) else None
 
 
-def _prompttokens_of(row: ParsedRow) -> str | None:
+def _prompt_tokens_of(row: ParsedRow) -> str | None:
     """Return the number of a prompt's tokens and the strings of those to show, as JSON."""
     strings = row.carried.get("prompt_token_strings")
     if not isinstance(strings, list) or not all(
