@@ -5,9 +5,12 @@ from itertools import chain, pairwise
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.special import gammaln
+from scipy.stats import binom
 
 from rlreport.figures import ragged
 from rlreport.figures import tokens as token
+from rlreport.figures.significance import binomial_tail, log_factorials
 
 LENGTHS = st.lists(st.integers(0, 100), min_size=1, max_size=8)
 
@@ -75,3 +78,13 @@ def test_no_loop_extends_over_the_gap_of_a_shortened_text() -> None:
     units = np.array([*before, 2, *after], np.int32)
     loops = token.find_loops(units, np.array([0, len(units)]))
     assert loops.tolist() == [[101, 2, 120]]
+
+
+def test_factorials_and_the_binomial_tail_are_those_of_scipy() -> None:
+    np.testing.assert_allclose(log_factorials(5_000), gammaln(np.arange(5_001) + 1))
+    for trials in (1, 7, 400, 20_000):
+        for least in {0, 1, trials // 3, trials}:
+            for share in (1 / 20_002, 0.3, 0.97):
+                tail = binomial_tail(least, trials, share)
+                expected = binom.sf(least - 1, trials, share)
+                np.testing.assert_allclose(tail, expected, rtol=1e-9, atol=1e-300)

@@ -13,13 +13,13 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import bdtrc, comb
 
 from rlreport.check.fit import Fit, deviate
 from rlreport.check.pieces import Piece
 from rlreport.check.prepared import Prepared
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.figures.rounding import rounded
+from rlreport.figures.significance import binomial_tail
 
 # Fewest values with which a series has events
 FEWEST_VALUES = 5
@@ -296,7 +296,7 @@ class _Events:
         share = (np.count_nonzero(other >= middle) + 1) / (len(other) + 2)
         beyond = np.count_nonzero(side >= middle)
         # At least so many of so many, anywhere in the series
-        chance = bdtrc(max(beyond - 1, 0), len(side), share) if beyond else 1.0
+        chance = binomial_tail(beyond, len(side), share)
         return bool(chance * count / len(side) > CHANCE)
 
     def _dated(self, candidate: _Candidate, z: float) -> Event:
@@ -351,7 +351,7 @@ class _Events:
             return drop > SEPARATE_ERRORS * error
         inside = np.concatenate([before - before.mean(), after - after.mean()])
         scatter = math.sqrt(float((inside**2).sum()) / (len(inside) - 2))
-        orders = comb(len(inside), len(after))
+        orders = math.comb(len(inside), len(after))
         return drop > SEPARATE_SCATTER * scatter and orders >= 1 / SEPARATE_CHANCE
 
     def _step_down(self, at: int, before: Floats, after: Floats) -> Event:

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
+from rlreport.figures.ragged import Floats
+
 
 def holm(p: Sequence[float]) -> list[float]:
     """Return the p-values corrected for multiple testing (Holm 1979), in the same order."""
@@ -37,3 +39,22 @@ def share_difference_z(first: float, of_first: int, last: float, of_last: int) -
 def _share_variance(share: float, count: int) -> float:
     smoothed = (share * count + 0.5) / (count + 1)
     return smoothed * (1 - smoothed) / count
+
+
+def log_factorials(most: int) -> Floats:
+    """Return the natural logarithms of 0!, 1!, …, ``most``!, (most + 1,).
+
+    SciPy has them, too, but takes as long to import as small logs take to read and judge.
+    """
+    factors = np.maximum(np.arange(most + 1), 1)
+    return np.cumsum(np.log(factors))
+
+
+def binomial_tail(least: int, trials: int, share: float) -> float:
+    """Return the chance of ``least`` or more successes in ``trials``; 0 < ``share`` < 1 succeed."""
+    successes = np.arange(least, trials + 1)
+    failures = trials - successes
+    factorials = log_factorials(trials)
+    orders = factorials[trials] - factorials[successes] - factorials[failures]
+    logs = successes * math.log(share) + failures * math.log1p(-share)
+    return float(np.exp(orders + logs).sum())

@@ -43,7 +43,7 @@ from numpy.typing import NDArray
 from rlreport.figures.grouped import Grouped
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.figures.rounding import significant
-from rlreport.figures.significance import two_sided_p
+from rlreport.figures.significance import log_factorials, two_sided_p
 from rlreport.tables import RowRole
 
 Measure = Literal["solved", "reward"]
@@ -188,16 +188,15 @@ def fisher_p(table: Ints) -> Floats:
 
 
 def _fisher_p(a: int, n: int, b: int, m: int) -> float:
-    from scipy.special import gammaln
-
     right = a + b
     least = max(0, right - m)
-    i = np.arange(least, min(n, right) + 1, dtype=np.float64)
+    i = np.arange(least, min(n, right) + 1)
+    factorials = log_factorials(max(n, m))
     logs = -(
-        gammaln(i + 1)
-        + gammaln(n - i + 1)
-        + gammaln(right - i + 1)
-        + gammaln(m - right + i + 1)
+        factorials[i]
+        + factorials[n - i]
+        + factorials[right - i]
+        + factorials[m - right + i]
     )
     chances = np.exp(logs - logs.max())
     observed = chances[a - least]
