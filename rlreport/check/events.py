@@ -294,7 +294,7 @@ class _Events:
             return False
         count = self.fitted.count
         share = (np.count_nonzero(other >= middle) + 1) / (len(other) + 2)
-        beyond = np.count_nonzero(side >= middle)
+        beyond = int(np.count_nonzero(side >= middle))
         # At least so many of so many, anywhere in the series
         chance = binomial_tail(beyond, len(side), share)
         return bool(chance * count / len(side) > CHANCE)

@@ -12,13 +12,7 @@ from numpy.typing import NDArray
 
 from rlreport.check.finding import ToldFinding
 from rlreport.columns import RESPONSE
-from rlreport.pages.charts import (
-    PageCharts,
-    are_drawn,
-    draw,
-    keep_drawn,
-    page_charts,
-)
+from rlreport.pages.charts import begin_drawing
 from rlreport.pages.context import PageContext, RunReport, StepJob, StepPage
 from rlreport.pages.listed import (
     ERRORS,
@@ -44,7 +38,6 @@ from rlreport.text.messages import message
 
 _SECONDS_PER_PAGE = 0.02  # to decide whether several processes are worth their start
 _TEXT_NUMBER = "text_number"  # key in ``StepJob.columns``
-_AHEAD = 32  # pages per process that may be rendered while one process draws the charts
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,24 +52,16 @@ class Renderer:
 def render_steps(report: RunReport, level: int, renderer: Renderer) -> list[StepPage]:
     """Render the pages of all planned steps; ``level`` of detail is an index into LEVELS.
 
-    A worker process draws the run's charts, as a process that started V8 cannot fork any more.
+    Meanwhile Vega draws the charts of the other pages, see ``draw/vega.py``.
     """
     plans = [plan.at(level) for plan in report.plans]
-    # Charts do not depend on the level: a second rendering has them already.
-    work: list[StepJob | PageCharts] = []
-    if not are_drawn(report):
-        work.append(page_charts(report))
-    work += [_step_job(report, plan) for plan in plans]
+    begin_drawing(report)
     results = renderer.workers.map(
-        _work,
-        work,
+        _render,
+        [_step_job(report, plan) for plan in plans],
         (renderer.encode, report.shared),
         seconds=_SECONDS_PER_PAGE * len(plans),
-        ahead=_AHEAD,
     )
-    if not are_drawn(report):  # then they are the first result
-        with renderer.progress.stage(message("drawing")):
-            keep_drawn(report, next(results))
     pages = []
     phase = renderer.progress.phase(message("rendering"), len(plans), message("pages"))
     with phase as advance:
@@ -165,16 +150,9 @@ def _all_columns(report: RunReport) -> _Columns:
     return _Columns(responses, steps)
 
 
-def _work(job: StepJob | PageCharts, shared: tuple[Encode, PageContext]) -> Any:
-    """Draw the charts (PageCharts), or render the page of a step (StepPage), in a worker."""
-    encode, context = shared
-    if isinstance(job, PageCharts):
-        return draw(job, context.options.language)
-    return _render(job, context, encode)
-
-
-def _render(job: StepJob, context: PageContext, encode: Encode) -> StepPage:
+def _render(job: StepJob, shared: tuple[Encode, PageContext]) -> StepPage:
     """Render the page of a step, and its rows of the responses page."""
+    encode, context = shared
     step = job.plan.step
     rollouts = _rollouts(job, context)
     rows = step_rows(job, rollouts, context)
