@@ -171,7 +171,8 @@ def _numbered(
         numbers[start:stop] = new
     numbers, used = pd.factorize(numbers)
     with_parts = list(vocabulary)
-    return numbers.astype(np.uint32), [with_parts[number] for number in used.tolist()]
+    ids = numbers.astype(np.uint32)
+    return ids, [with_parts[number] for number in used.tolist()]
 
 
 def _runs(chosen: NDArray[np.bool_], offsets: Ints) -> Iterator[tuple[int, int]]:
