@@ -8,6 +8,7 @@ them, with these files mapped into memory, and what all later stages use instead
 from __future__ import annotations
 
 import json
+import mmap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
@@ -159,6 +160,16 @@ class RolloutPart:
         )
 
 
+def unload(maps: Sequence[mmap.mmap]) -> None:
+    """Remove from memory what was read of mapped files; the next access loads it again.
+
+    Without it, the whole files would be in memory in the end.
+    """
+    if hasattr(mmap, "MADV_DONTNEED"):  # not on Windows
+        for one in maps:
+            one.madvise(mmap.MADV_DONTNEED)
+
+
 Clean = Callable[[object], str]
 
 
@@ -214,7 +225,7 @@ def rollout_part(
         spans.append(put(reference))
         spans.append(put(_label_of(row, clean)))
         spans.append(put(_details_of(row, clean, spans=has_all_tokens)))
-        spans.append(put_once(_prompttokens_of(row)))
+        spans.append(put_once(_prompt_tokens_of(row)))
         spans.append(put(call))
     part = RolloutPart(
         spans=np.array(spans, np.int64).reshape(len(rows), len(TEXTS), 2),
@@ -259,7 +270,7 @@ def _details_of(row: ParsedRow, clean: Clean, *, spans: bool) -> str | None:
     return orjson.dumps(details).decode() if any(details.values()) else None
 
 
-def _prompttokens_of(row: ParsedRow) -> str | None:
+def _prompt_tokens_of(row: ParsedRow) -> str | None:
     """Return the number of a prompt's tokens and the strings of those to show, as JSON."""
     strings = row.carried.get("prompt_token_strings")
     if not isinstance(strings, list) or not all(
@@ -327,6 +338,11 @@ class Rollouts(RolloutPart):
     places: RowIds  # the R responses, ascending by row
     starts: Ints  # int64 (R,), the first token of each response in ``ids``
     style: Style  # how the run's token strings encode bytes
+    # the files that the arrays are in, if they are not in memory
+    maps: Sequence[mmap.mmap] = field(default=(), repr=False)
+
+    def unload(self) -> None:
+        unload(self.maps)
 
     def indices(self, rows: Sequence[int] | Ints) -> Ints:
         """Return the index of each response-table row; raise LookupError if it was not chosen."""
@@ -348,7 +364,7 @@ class Rollouts(RolloutPart):
         tokens = self.tokens_of(indices)
         # The vocabulary is that of the whole run; renumber the tokens that occur here.
         used, ids = np.unique(self.ids[tokens], return_inverse=True)
-        return replace(
+        in_memory = replace(
             self,
             places=self.places.take(indices),
             spans=spans,
@@ -360,7 +376,10 @@ class Rollouts(RolloutPart):
             sampled=self.sampled[tokens],
             figures={name: values[tokens] for name, values in self.figures.items()},
             vocabulary=[self.vocabulary[number] for number in used.tolist()],
+            maps=(),
         )
+        self.unload()
+        return in_memory
 
     def _texts_of(self, indices: Ints) -> tuple[Ints, NDArray[np.uint8]]:
         """Return the texts of responses, one behind the other, and their new spans."""
@@ -407,7 +426,10 @@ class Rollouts(RolloutPart):
             if self.lengths[index]:  # else there are no figures, not empty ones
                 first, stop = offsets[number : number + 2].tolist()
                 rollout.figures = figures.between(first, stop)
-            rollout.sampled = self.sampled[tokens] if flags & HAS_MASK else None
+            # A copy, as a view would load its part of the file again
+            sampled = self.sampled[tokens].copy() if flags & HAS_MASK else None
+            rollout.sampled = sampled
+        self.unload()
         return rollouts
 
     def _without_tokens(self, index: int) -> Rollout:

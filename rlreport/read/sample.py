@@ -106,6 +106,7 @@ def _collect(selection: Selection, options: ReadOptions) -> Part:
         rows.tolist(), indices.tolist(), pairwise(offsets), strict=True
     ):
         collector.add(row, index, figures.between(*bounds))
+    rollouts.unload()
     return collector.part()
 
 

@@ -57,6 +57,7 @@ class Scan(LogTables):
             if prompt_id < len(texts):
                 text = self.rollouts.text("prompt", index) or ""
                 texts[prompt_id] = text[:PROMPT_CHARS]
+        self.rollouts.unload()
         return texts
 
 

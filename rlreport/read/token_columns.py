@@ -69,7 +69,7 @@ class TokenColumns:
         numbers = rollouts.places.n[indices].tolist()
         ids, vocabulary = _numbered(rollouts, tokens, offsets_of(lengths))
         prompts, vocabulary = _prompts(rollouts, indices, vocabulary)
-        return cls(
+        columns = cls(
             n=numbers,
             lengths=lengths,
             ids=ids,
@@ -79,6 +79,8 @@ class TokenColumns:
             has_values=_has_values(figures),
             prompts=prompts,
         )
+        rollouts.unload()
+        return columns
 
     @classmethod
     def of(cls, rollouts: Iterable[Rollout]) -> Self:
