@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import os
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -88,33 +87,39 @@ def memory_of_tree(pid: int) -> Memory:
     anonymous = 0
     for one in _tree(pid):
         sizes = _rollup(one)
-        pss += sizes.get("Pss", 0)
-        anonymous += sizes.get("Pss_Anon", 0)
+        pss += sizes.get(b"Pss", 0)
+        anonymous += sizes.get(b"Pss_Anon", 0)
     return Memory(pss, anonymous)
 
 
 def _tree(pid: int) -> Iterator[int]:
     yield pid
-    for children in Path(f"/proc/{pid}/task").glob("*/children"):
-        try:
-            pids = children.read_text().split()
-        except OSError:  # the thread ended
-            continue
-        for child in pids:
-            yield from _tree(int(child))
+    # Processes are started by the first thread, whose number is that of the process.
+    for child in _content(f"/proc/{pid}/task/{pid}/children").split():
+        yield from _tree(int(child))
 
 
-def _rollup(pid: int) -> dict[str, int]:
+def _rollup(pid: int) -> dict[bytes, int]:
     """Return the sizes in ``smaps_rollup`` in bytes; nothing for a process that ended."""
-    try:
-        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]
-    except OSError:
-        return {}
     sizes = {}
-    for line in lines:
-        name, _, size = line.partition(":")
+    for line in _content(f"/proc/{pid}/smaps_rollup").splitlines()[1:]:
+        name, _, size = line.partition(b":")
         sizes[name] = int(size.split()[0]) * KB
     return sizes
+
+
+def _content(path: str) -> bytes:
+    """Return a file of ``/proc``, "" if its process ended; cheaply, as this is done often."""
+    try:
+        file = os.open(path, os.O_RDONLY)
+    except OSError:
+        return b""
+    try:
+        return os.read(file, 1 << 16)
+    except OSError:
+        return b""
+    finally:
+        os.close(file)
 
 
 def main() -> None:
@@ -139,4 +144,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()
