@@ -32,8 +32,8 @@ _INTERVAL_SECONDS = 0.1
 class Driver:
     """Peaks of a process that builds a report, in bytes, and the seconds it took."""
 
-    pss: int = 0  # own memory; what is shared with other processes counts in part
-    store: int = 0  # the part of the node's object store that it has mapped
+    pss: int = 0  # memory; what is shared with other processes counts in part
+    own: int = 0  # of it, without mapped files and object store: what cannot be dropped
     temporary: int = 0  # of files that it holds open, and of files in its TMPDIR
     cpu: float = 0.0  # of this process alone
     wall: float = 0.0
@@ -108,9 +108,8 @@ def _watch(pid: int, temporary: Path, driver: Driver) -> None:
     with suppress(OSError, KeyError):  # it may end meanwhile
         smaps = (proc / "smaps_rollup").read_text()
         kilobytes = dict(re.findall(r"^(\w+): +(\d+) kB", smaps, re.MULTILINE))
-        store = int(kilobytes["Pss_Shmem"]) << 10
-        driver.store = max(driver.store, store)
-        driver.pss = max(driver.pss, (int(kilobytes["Pss"]) << 10) - store)
+        driver.pss = max(driver.pss, int(kilobytes["Pss"]) << 10)
+        driver.own = max(driver.own, int(kilobytes["Pss_Anon"]) << 10)
         size = _sizes_below(temporary) + _sizes_of_deleted(proc / "fd", temporary)
         driver.temporary = max(driver.temporary, size)
         user, system = (proc / "stat").read_text().rpartition(")")[2].split()[11:13]
@@ -140,22 +139,25 @@ def _sizes_of_deleted(descriptors: Path, folder: Path) -> int:
 def _print_growth(how: str, builds: dict[int, Driver]) -> None:
     for rows, driver in builds.items():
         print(
-            f"{how}, {rows:,} responses: driver {driver.pss / 1e6:,.0f} MB (PSS) and "
-            f"{driver.store / 1e6:,.0f} MB of the object store, temporary files "
+            f"{how}, {rows:,} responses: {driver.pss / 1e6:,.0f} MB (PSS), "
+            f"{driver.own / 1e6:,.0f} MB of them its own, temporary files "
             f"{driver.temporary / 1e6:,.0f} MB, CPU {driver.cpu:.0f} s, {driver.wall:.0f} s",
             flush=True,
         )
     fewest = min(builds)
     most = max(builds)
-    added = most - fewest
-    if added:
-        pss = (builds[most].pss - builds[fewest].pss) / added
-        temporary = (builds[most].temporary - builds[fewest].temporary) / added
-        print(
-            f"{how}: {pss:,.0f} MB of memory and {temporary:,.0f} MB of temporary files per "
-            "million responses",
-            flush=True,
-        )
+    if fewest == most:
+        return
+    growth = [
+        (getattr(builds[most], name) - getattr(builds[fewest], name)) / (most - fewest)
+        for name in ("pss", "own", "temporary")
+    ]
+    pss, own, temporary = growth
+    print(
+        f"{how}: per million responses {pss:,.0f} MB (PSS), {own:,.0f} MB of them its own, "
+        f"temporary files {temporary:,.0f} MB",
+        flush=True,
+    )
 
 
 if __name__ == "__main__":

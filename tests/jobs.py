@@ -1,6 +1,7 @@
 """Jobs for a pool; importable from its processes."""
 
 import os
+import platform
 import signal
 import threading
 import time
@@ -66,6 +67,19 @@ def repeated(job: int, length: int) -> bytes:
 
 def written(job: int, folder: Path) -> None:
     (folder / str(job)).touch()
+
+
+def written_after(job: tuple[int, float], folder: Path) -> int:
+    """Write a file of this number after some seconds; return how many files there are then."""
+    number, seconds = job
+    time.sleep(seconds)
+    written(number, folder)
+    return len(list(folder.iterdir()))
+
+
+def node_asleep(job: None, seconds: float) -> str:
+    time.sleep(seconds)
+    return platform.node()
 
 
 class Counted:
