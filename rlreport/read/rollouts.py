@@ -8,7 +8,7 @@ them, with these files mapped into memory, and what all later stages use instead
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from itertools import chain
@@ -344,12 +344,18 @@ class Rollouts(RolloutPart):
         start, stop = self.spans[index, TEXTS.index(name)].tolist()
         return None if start == ABSENT else self.texts[start:stop].tobytes().decode()
 
+    def each_text(self, name: str, indices: Ints) -> Iterator[str | None]:
+        """Yield a text of each of several responses, as ``text`` returns it."""
+        texts = self.texts
+        for start, stop in self.spans[indices, TEXTS.index(name)].tolist():
+            yield None if start == ABSENT else texts[start:stop].tobytes().decode()
+
     def take(self, rows: Sequence[int] | Ints) -> Rollouts:
         """Return the responses in ``rows``, ascending, with arrays in memory instead of files."""
         indices = np.unique(self.indices(rows))
         spans, texts = self._texts_of(indices)
         lengths = self.lengths[indices]
-        tokens = self._tokens_of(indices)
+        tokens = self.tokens_of(indices)
         # The vocabulary is that of the whole run; renumber the tokens that occur here.
         used, ids = np.unique(self.ids[tokens], return_inverse=True)
         return replace(
@@ -381,7 +387,7 @@ class Rollouts(RolloutPart):
             span[1] = size
         return spans, np.concatenate(pieces)
 
-    def _tokens_of(self, indices: Ints) -> Ints:
+    def tokens_of(self, indices: Ints) -> Ints:
         """Return where the tokens of responses are in ``ids``, one response after the other."""
         lengths = self.lengths[indices]
         # A response's tokens are consecutive in ``ids`` and here, from different starts.
@@ -450,7 +456,7 @@ class Rollouts(RolloutPart):
 
     def figures_of(self, indices: Ints) -> TokenFigures:
         """Return the figures of all tokens of the responses at ``indices``, concatenated, (N,)."""
-        tokens = self._tokens_of(indices)
+        tokens = self.tokens_of(indices)
         values = {
             name: flat[tokens].astype(np.float64) for name, flat in self.figures.items()
         }
