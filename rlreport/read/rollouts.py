@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import mmap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from itertools import chain
@@ -355,6 +355,12 @@ class Rollouts(RolloutPart):
         """Return a text of a response (by its index), None if it is not logged."""
         start, stop = self.spans[index, TEXTS.index(name)].tolist()
         return None if start == ABSENT else self.texts[start:stop].tobytes().decode()
+
+    def each_text(self, name: str, indices: Ints) -> Iterator[str | None]:
+        """Yield a text of each of several responses, as ``text`` returns it."""
+        texts = self.texts
+        for start, stop in self.spans[indices, TEXTS.index(name)].tolist():
+            yield None if start == ABSENT else texts[start:stop].tobytes().decode()
 
     def take(self, rows: Sequence[int] | Ints) -> Rollouts:
         """Return the responses in ``rows``, ascending, with arrays in memory instead of files."""

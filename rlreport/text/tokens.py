@@ -242,7 +242,10 @@ _UNITS = (
     "|[\U0001f1e6-\U0001f1ff]{2}"
     f"|[^\\w\\s]{_EMOJI_TAIL}*(?:\u200d[^\\w\\s]{_EMOJI_TAIL}*)*"
 )
-_SPACED_UNIT = re.compile(f"\\s?(?:{_UNITS})")
+# Most units are words or signs of ASCII, which are found faster. An apostrophe or a character
+# beyond ASCII after them may belong to them.
+_ASCII_UNIT = r"(?:[0-9A-Za-z_]++|[!-/:-@\[-^`{-~])(?!['\x80-\U0010ffff])"
+_SPACED_UNIT = re.compile(f"\\s?(?:{_ASCII_UNIT}|{_UNITS})")
 
 
 def units(text: str) -> list[str]:
