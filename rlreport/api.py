@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 from rlreport.check.verdict import Verdict
 from rlreport.deliver.publish import destination
+from rlreport.draw.vega import vega_process
 from rlreport.errors import UsageError
 from rlreport.flows.build import Report, build_report, check_logs
 from rlreport.flows.compare import ComparisonReport, build_comparison
@@ -133,7 +134,10 @@ def build(logs: Data, out: str | Path = "report", **options: Any) -> Report:
     run = {_DATA: _one_run(logs)}
     with _ready(BuildOptions(**options), run) as (settings, paths):
         progress = Progress(settings.quiet, settings.language)
-        with Workers(settings.workers, settings.ray) as workers:
+        with (
+            vega_process(settings.workers),
+            Workers(settings.workers, settings.ray) as workers,
+        ):
             return build_report(
                 paths[_DATA], destination(out), settings, progress, workers
             )
@@ -189,7 +193,10 @@ def compare(
     """
     refuse_unknown("compare", options, CompareOptions)
     runs = {_BASE: _runs(base, _BASE), _NEW: _runs(new, _NEW)}
-    with _ready(CompareOptions(**options), runs) as (settings, paths):
+    with (
+        _ready(CompareOptions(**options), runs) as (settings, paths),
+        vega_process(),
+    ):
         return build_comparison(
             bases=paths[_BASE],
             news=paths[_NEW],
@@ -231,14 +238,16 @@ def index(
             or ``out`` cannot be used.
     """
     refuse_unknown("index", options, BuildOptions, (*BUILDING, "set_by"))
-    return build_index(
-        _path_list(reports),
-        out,
-        BuildOptions(**options),
-        title=title,
-        limit=limit,
-        rebuild=rebuild,
-    )
+    settings = BuildOptions(**options)
+    with vega_process(settings.workers):
+        return build_index(
+            _path_list(reports),
+            out,
+            settings,
+            title=title,
+            limit=limit,
+            rebuild=rebuild,
+        )
 
 
 def _path_list(logs: Logs) -> list[str | Path]:

@@ -1,6 +1,7 @@
 """Jobs for a pool; importable from its processes."""
 
 import os
+import platform
 import signal
 import threading
 import time
@@ -11,6 +12,24 @@ from rlreport.errors import RlreportError
 
 def named(job: int, shared: str) -> str:
     return f"{shared} {job}"
+
+
+def doubled(job: bytes, shared: None) -> bytes:
+    return job * 2
+
+
+def slept(job: float, shared: None) -> int:
+    """Sleep so many seconds; return which process did."""
+    time.sleep(job)
+    return os.getpid()
+
+
+def divided(job: int, shared: None) -> float:
+    return 1 / job
+
+
+def killed(job: int, shared: None) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def where(job: int, seconds: float) -> int:
@@ -48,6 +67,19 @@ def repeated(job: int, length: int) -> bytes:
 
 def written(job: int, folder: Path) -> None:
     (folder / str(job)).touch()
+
+
+def written_after(job: tuple[int, float], folder: Path) -> int:
+    """Write a file of this number after some seconds; return how many files there are then."""
+    number, seconds = job
+    time.sleep(seconds)
+    written(number, folder)
+    return len(list(folder.iterdir()))
+
+
+def node_asleep(job: None, seconds: float) -> str:
+    time.sleep(seconds)
+    return platform.node()
 
 
 class Counted:

@@ -1,9 +1,11 @@
 """Ray: a report made on three nodes is the local report, also when nodes die on the way."""
 
 import os
+import platform
 import signal
 import subprocess
 import sys
+import time
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -159,7 +161,9 @@ def test_nodes_that_are_not_as_this_one_are_named(nodes, log, tmp_path, monkeypa
         return listing
 
     monkeypatch.setattr(logs, "find_sources", find_larger)
-    with pytest.raises(UsageError, match=r"has no .*a\.jsonl, or a shorter one"):
+    with pytest.raises(
+        UsageError, match=r"has only .* bytes of .*a\.jsonl \(as on 2 of 2"
+    ):
         build(log, tmp_path / "report", ray=nodes.address)
     assert not (tmp_path / "report").exists()
 
@@ -175,6 +179,46 @@ def test_jobs_on_a_cluster_are_done_elsewhere_in_order_and_raise_what_they_raise
         assert os.getpid() not in processes
         with pytest.raises(RlreportError, match=r"^job 3 cannot be done$"):
             list(workers.map(jobs.fail_at, range(9), 3))
+
+
+def test_results_that_wait_for_an_earlier_one_are_a_few(nodes, tmp_path) -> None:
+    with Workers(ray=nodes.address) as workers:
+        list(workers.map(jobs.where, range(9), 0.0))  # the processes have started
+        quick = [(number, 0.1) for number in range(1, 60)]
+        counts = list(workers.map(jobs.written_after, [(0, 5.0), *quick], tmp_path))
+    # Others are done while the first takes long, but not all 60.
+    assert NODES <= counts[0] <= 2 * NODES + 1
+    assert len(list(tmp_path.iterdir())) == 60
+
+
+def test_jobs_whose_results_nobody_takes_are_cancelled(nodes, tmp_path) -> None:
+    with Workers(ray=nodes.address) as workers:
+        list(workers.map(jobs.where, range(9), 0.0))
+        quick = [(number, 0.2) for number in range(60)]
+        results = workers.map(jobs.written_after, quick, tmp_path)
+        next(results)
+        results.close()
+        time.sleep(2)  # in which all that were submitted would be done
+        assert len(list(tmp_path.iterdir())) <= 2 * NODES
+        assert list(workers.map(jobs.named, range(3), "page"))[2] == "page 2"
+
+
+def test_all_nodes_are_asked_at_once_also_while_they_are_busy(
+    nodes, tmp_path, monkeypatch
+) -> None:
+    with Workers(ray=nodes.address) as workers:
+        assert workers.on_each_node(jobs.node_asleep, 0.0) == [platform.node()] * NODES
+        long = [(number, 15.0) for number in range(1, 2 * NODES + 1)]
+        busy = workers.map(jobs.written_after, [(0, 0.0), *long], tmp_path)
+        next(busy)
+        workers.on_each_node(jobs.node_asleep, 0.0)
+        assert len(list(tmp_path.iterdir())) == 1  # the other jobs are not done
+        busy.close()
+        monkeypatch.setattr(ray_executor, "_ANSWER_SECONDS", 1.0)
+        wanted = f"^--ray: node {platform.node()} does not answer within 1 seconds"
+        with pytest.raises(UsageError, match=wanted):
+            workers.on_each_node(jobs.node_asleep, 60.0)
+    assert Workers(1).on_each_node(jobs.node_asleep, 0.0) == []
 
 
 def test_ctrl_c_ends_a_build_on_a_cluster_and_leaves_nothing(nodes, log, tmp_path):

@@ -367,11 +367,14 @@ def build(
       rlreport build logs/ -o run.html --max-size 10MB
       rlreport build logs/ -o run.eml --to team@example.org
     """
-    from rlreport.api import build as build_report
+    from rlreport.draw.vega import vega_process
 
-    report = build_report(
-        logs, out, **given, set_by=set_by(click.get_current_context())
-    )
+    with vega_process(given["workers"]):  # V8 starts while packages are imported
+        from rlreport.api import build as build_report
+
+        report = build_report(
+            logs, out, **given, set_by=set_by(click.get_current_context())
+        )
     if open_page:
         show_page(page_to_open(report))
     if not given["quiet"]:

@@ -32,7 +32,7 @@ from rlreport.deliver.forms import form_of
 from rlreport.deliver.markdown import append_summary, summary_file
 from rlreport.deliver.publish import Destination, check_destination, publishing
 from rlreport.draw.custom import ChartFunction, chart_functions, custom_charts
-from rlreport.draw.svg import check_address_space
+from rlreport.draw.vega import check_address_space
 from rlreport.errors import SeveralRunsError, UsageError
 from rlreport.figures.ragged import Ints
 from rlreport.flows.load import LoadedRun, load_run

@@ -24,7 +24,8 @@ from rlreport.deliver.forms import FORMS, form_of
 from rlreport.deliver.markdown import append_summary, summary_file
 from rlreport.deliver.publish import Destination, check_destination, publishing
 from rlreport.draw.comparison import comparison_charts
-from rlreport.draw.svg import check_address_space, drawn
+from rlreport.draw.svg import drawn
+from rlreport.draw.vega import check_address_space
 from rlreport.errors import UnusableInputError, UsageError
 from rlreport.flows.load import load_run
 from rlreport.options import CompareOptions

@@ -32,7 +32,7 @@ from rlreport.pages.author_notes import linked_notes
 from rlreport.pages.charts import page_charts
 from rlreport.pages.context import DataFiles, JudgedRun, PageContext, RunReport
 from rlreport.pages.html import canonical_json
-from rlreport.pages.page import PROMPTS, Addresses, Page
+from rlreport.pages.page import PROMPTS, STEPS, Addresses, Page
 from rlreport.pages.prompt_map_view import courses_json
 from rlreport.pages.redact import USUAL_SPLITS
 from rlreport.pages.table import (
@@ -376,7 +376,7 @@ def _exports(report: RunReport) -> Iterator[tuple[str, bytes]]:
     tables = report.run.tables
     findings = findings_json(report.run.verdict)
     yield "data/findings.json", canonical_json(findings, indent=True)
-    yield "data/steps.csv", csv(tables.steps)
+    yield STEPS, csv(tables.steps)
     yield PROMPTS, csv(tables.prompts)
     if len(tables.tokens):
         yield "data/tokens.csv", csv(tables.tokens.head(TOKENS_LISTED))

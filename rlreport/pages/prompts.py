@@ -14,6 +14,7 @@ from rlreport.pages.context import RunReport
 from rlreport.pages.extremes import SNIPPET_CHARS
 from rlreport.pages.html import packed_json
 from rlreport.pages.listed import PROMPT_TEXT, REWARD_PATH, STEP_LINK, PromptText
+from rlreport.pages.listed_steps import listed_steps
 from rlreport.pages.page import PROMPTS, Addresses, Page, has_responses
 from rlreport.pages.prompt_data import prompts_data
 from rlreport.pages.prompt_map_view import (
@@ -198,12 +199,17 @@ def _note(
 
 def _groups_table(tables: Tables, addresses: Addresses) -> TableView | None:
     """Return a table with statistics of groups by step, None if no group has two responses."""
-    steps = tables.steps[tables.steps["groups"] > 0]
-    if steps.empty:
+    with_groups = tables.steps[tables.steps["groups"] > 0]
+    if with_groups.empty:
         return None
+    steps, note = listed_steps(with_groups, addresses)
     names = steps["step"].tolist()
     links = [name_cell(step, addresses.step(step)) for step in names]
     columns = number_columns_of(steps, [STEP[name] for name in _OF_GROUPS])
     return table(
-        "groups", message("Groups by step"), {STEP_LINK: links, **columns}, ids=names
+        "groups",
+        message("Groups by step"),
+        {STEP_LINK: links, **columns},
+        ids=names,
+        note=note,
     )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+_CACHED_RANGE_BYTES = 8 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +33,10 @@ class ReadLimits:
     chosen_bytes: int = 512 << 20  # of their texts
     # of a step that are chosen for their extreme figures, if all steps have room
     extremes: int = 256
+
+    def with_cache(self) -> ReadLimits:
+        """Return limits with shorter ranges: the last one of a file that grew is read again."""
+        return replace(self, range_bytes=min(self.range_bytes, _CACHED_RANGE_BYTES))
 
 
 LIMITS = ReadLimits()

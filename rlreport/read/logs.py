@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Collection, Iterable, Sequence
-from contextlib import AbstractContextManager, closing, nullcontext, suppress
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -27,6 +27,12 @@ from rlreport.read.kept_rows import LogRows, log_rows
 from rlreport.read.limits import LIMITS, ReadLimits
 from rlreport.read.lines import ByteRange, byte_ranges, grouped_ranges
 from rlreport.read.listing import Listing, find_sources, is_url, of_run
+from rlreport.read.nodes import (
+    check_nodes,
+    check_this_node,
+    files_of,
+    nodes_with_logs,
+)
 from rlreport.read.ranges import read_cached, read_chunk
 from rlreport.read.remarks import ODDITIES, LogPosition
 from rlreport.read.rollouts import RowIds
@@ -101,6 +107,8 @@ def read_logs(  # noqa: PLR0913 (what a caller may give, by name)
     gae = gae or GaeOptions()
     progress = progress or Progress()
     limits = limits or LIMITS
+    if options.cache:
+        limits = limits.with_cache()
     trainer = trainer or Trainer()
     if workers is None:
         with Workers(options.workers, options.ray) as started:
@@ -118,10 +126,13 @@ def read_logs(  # noqa: PLR0913 (what a caller may give, by name)
             )
     if options.ray is not None:
         options = _with_absolute_tokenizer(options)
-    listing = _listing(paths, options)
+    listing = _listing(paths, options, workers)
     files = detect_formats(listing, options, used, trainer)
     if not files.sources and not trainer.files:
         files.notes[:0] = absent_notes(paths)
+        elsewhere = nodes_with_logs(paths, workers)
+        if elsewhere:
+            raise UnusableInputError(f"{_no_log_message(files.notes)}; {elsewhere}")
     spool = RolloutSpool()
     chunks = read_chunks(
         byte_ranges(files.sources, files.formats, range_bytes=limits.range_bytes),
@@ -187,9 +198,15 @@ def _rescore(
         scan.notes.append(Note(NoteKind.SCORE, text, missing))
 
 
-def _listing(paths: Sequence[str | Path], options: ReadOptions) -> Listing:
+def _listing(
+    paths: Sequence[str | Path], options: ReadOptions, workers: Workers
+) -> Listing:
     """List the files at paths, or only those of ``options.run``."""
-    listing = find_sources(paths)
+    try:
+        listing = find_sources(paths)
+    except UsageError as error:
+        elsewhere = nodes_with_logs(paths, workers)
+        raise UsageError(f"{error}; {elsewhere}" if elsewhere else str(error)) from None
     if options.run:
         listing = of_run(listing, options.run)
     if options.ray is not None:
@@ -234,7 +251,12 @@ def read_chunks(
     spool: RolloutSpool,
     signature: Signature | None = None,
 ) -> list[Chunk]:
-    """Return a chunk per group of byte ranges; move their texts and tokens to ``spool``."""
+    """Return a chunk per group of byte ranges; move their texts and tokens to ``spool``.
+
+    Raises:
+        UsageError: a node of the cluster does not see the files as this machine does.
+    """
+    nodes = check_nodes(files_of(ranges, options.tokenizer), workers)
     groups = grouped_ranges(ranges, limits.range_bytes)
     store = store_at(options.cache) if options.cache else None
     size = sum(part.weight for part in ranges)  # bytes
@@ -243,7 +265,8 @@ def read_chunks(
         _folder_for_parts(options) as folder,
         progress.phase(message("reading"), size, "B") as advance,
     ):
-        shared = RangeSettings(options, gae, folder, limits, signature), store
+        settings = RangeSettings(options, gae, folder, limits, signature)
+        shared = settings, store, nodes
         seconds = size / _BYTES_PER_SECOND
         # Closed before the folder is removed, so that no worker writes to it any more
         with closing(workers.map(_read, groups, shared, seconds=seconds)) as results:
@@ -276,12 +299,13 @@ def _folder_for_parts(options: ReadOptions) -> AbstractContextManager[PartFolder
 
 def _read(
     group: Sequence[ByteRange],
-    shared: tuple[RangeSettings, Store | None],
+    shared: tuple[RangeSettings, Store | None, Collection[str]],
 ) -> Chunk:
     """Return the chunk of a group of ranges, from the cache if there is one; a worker's job."""
-    settings, store = shared
-    if settings.options.ray is not None:
-        _check_files_of_node(group)
+    settings, store, nodes = shared
+    # A node may have joined after the others were asked.
+    if settings.options.ray is not None and platform.node() not in nodes:
+        check_this_node(files_of(group, tokenizer=None))
     if store is None:
         chunk = read_chunk(group, settings)
     else:
@@ -303,19 +327,6 @@ def _changes(group: Sequence[ByteRange], chunk: Chunk) -> list[Change]:
             stop = _END if part.stop is None else part.stop
             changes.append(Change(part.file, stop, how))
     return changes
-
-
-def _check_files_of_node(group: Sequence[ByteRange]) -> None:
-    """Raise UsageError if this node of a cluster does not have the local files as listed."""
-    for source in {part.source for part in group if not part.source.store}:
-        with suppress(OSError):
-            # A log may have grown since the listing.
-            if Path(source.path).stat().st_size >= source.size:
-                continue
-        raise UsageError(
-            f"--ray: node {platform.node()} has no {source.path}, or a shorter one; logs must be "
-            "in object storage or on a disk that all nodes share"
-        )
 
 
 def _tables(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import mmap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from itertools import chain
@@ -28,7 +28,7 @@ from rlreport.read.token_rows import TokenRows
 from rlreport.system.cache import pack, unpack
 from rlreport.text.chat import turns, turns_in_text
 from rlreport.text.clean import clean_prompt, clean_text
-from rlreport.text.tokens import Style, detect_style, readable_tokens
+from rlreport.text.tokens import Style, readable_tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +76,6 @@ class Rollout:
     raw_tokens: list[str] = field(default_factory=list)
     # their texts, by ``readable_tokens``
     tokens: list[str] = field(default_factory=list)
-    # tokens of the prompt with its template, at most 2 * PROMPT_EDGE, and the number of all
-    raw_prompt_tokens: list[str] = field(default_factory=list)
-    prompt_tokens: list[str] = field(default_factory=list)
-    prompt_token_count: int = 0
     figures: TokenFigures = field(default_factory=TokenFigures)  # NaN if not sampled
     # (T,); None if the policy sampled all tokens
     sampled: NDArray[np.bool_] | None = None
@@ -360,12 +356,18 @@ class Rollouts(RolloutPart):
         start, stop = self.spans[index, TEXTS.index(name)].tolist()
         return None if start == ABSENT else self.texts[start:stop].tobytes().decode()
 
+    def each_text(self, name: str, indices: Ints) -> Iterator[str | None]:
+        """Yield a text of each of several responses, as ``text`` returns it."""
+        texts = self.texts
+        for start, stop in self.spans[indices, TEXTS.index(name)].tolist():
+            yield None if start == ABSENT else texts[start:stop].tobytes().decode()
+
     def take(self, rows: Sequence[int] | Ints) -> Rollouts:
         """Return the responses in ``rows``, ascending, with arrays in memory instead of files."""
         indices = np.unique(self.indices(rows))
         spans, texts = self._texts_of(indices)
         lengths = self.lengths[indices]
-        tokens = self._tokens_of(indices)
+        tokens = self.tokens_of(indices)
         # The vocabulary is that of the whole run; renumber the tokens that occur here.
         used, ids = np.unique(self.ids[tokens], return_inverse=True)
         in_memory = replace(
@@ -400,7 +402,7 @@ class Rollouts(RolloutPart):
             span[1] = size
         return spans, np.concatenate(pieces)
 
-    def _tokens_of(self, indices: Ints) -> Ints:
+    def tokens_of(self, indices: Ints) -> Ints:
         """Return where the tokens of responses are in ``ids``, one response after the other."""
         lengths = self.lengths[indices]
         # A response's tokens are consecutive in ``ids`` and here, from different starts.
@@ -427,7 +429,6 @@ class Rollouts(RolloutPart):
                 ids = self.ids[tokens].tolist()
                 rollout.raw_tokens = [self.vocabulary[number] for number in ids]
                 rollout.tokens = readable_tokens(rollout.raw_tokens, self.style)
-                self._add_prompt_tokens(rollout, index)
             if self.lengths[index]:  # else there are no figures, not empty ones
                 first, stop = offsets[number : number + 2].tolist()
                 rollout.figures = figures.between(first, stop)
@@ -436,15 +437,6 @@ class Rollouts(RolloutPart):
             rollout.sampled = sampled
         self.unload()
         return rollouts
-
-    def _add_prompt_tokens(self, rollout: Rollout, index: int) -> None:
-        packed = self.text("prompt_tokens", index)
-        if packed is not None:
-            rollout.prompt_token_count, raw = json.loads(packed)
-            rollout.raw_prompt_tokens = raw
-            # Few short responses may not show how their tokens encode bytes.
-            style = detect_style(raw) if self.style is Style.PLAIN else self.style
-            rollout.prompt_tokens = readable_tokens(raw, style)
 
     def _without_tokens(self, index: int) -> Rollout:
         """Return the response at an index with texts only."""
@@ -472,13 +464,17 @@ class Rollouts(RolloutPart):
 
     def figures_of(self, indices: Ints) -> TokenFigures:
         """Return the figures of all tokens of the responses at ``indices``, concatenated, (N,)."""
-        tokens = self._tokens_of(indices)
+        return self.kept_figures(indices).derive()
+
+    def kept_figures(self, indices: Ints) -> TokenFigures:
+        """Return only those figures that others follow from; the others are in ``figures_of``."""
+        tokens = self.tokens_of(indices)
         values = {
             name: flat[tokens].astype(np.float64) for name, flat in self.figures.items()
         }
         # Other responses of the run may have figures that none of these has.
         logged = {name: v for name, v in values.items() if not np.isnan(v).all()}
-        return TokenFigures(logged).derive()
+        return TokenFigures(logged)
 
 
 class Selection(NamedTuple):

@@ -14,7 +14,7 @@ import signal
 import socket
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,15 @@ from rlreport.errors import MissingExtraError, RlreportError, UsageError
 
 _QUEUED = 2  # tasks submitted per CPU: the running one, and the next
 _CONNECT_SECONDS = 10.0
+# In which each node answers a question; a disk that has lost its server never answers.
+_ANSWER_SECONDS = 300.0
 _MAX_LINE = 300  # characters of an error's message
+# Ray's words if a node has no such function: it has no rlreport, or an old one
+_NO_FUNCTION = "failed to import on the worker"
+
+
+class _TaskLostError(RlreportError):
+    """A task has no result, as its node or the cluster was lost."""
 
 
 class RayCluster:
@@ -37,7 +45,6 @@ class RayCluster:
         # Tasks are spread over the nodes, as each reads its part of the logs.
         spread = self._ray.remote(num_gpus=0, scheduling_strategy="SPREAD")
         self._task = spread(_run_task)
-        self._running: set[Any] = set()
         cpus = self._ray.cluster_resources().get("CPU", 1)
         self._cpus = max(1, int(cpus))
 
@@ -46,43 +53,96 @@ class RayCluster:
     ) -> Iterator[Any]:
         """Yield ``function(job, shared)`` for each job, in the order of the jobs.
 
-        Tasks are submitted as results are taken, _QUEUED per CPU.
+        Tasks are submitted as results are taken, _QUEUED per CPU. While an early task takes long,
+        no more results than that wait in the memory of the nodes.
         """
-        # As an array, the bytes are sent to each node once, and mapped into its tasks.
-        pickled = pickle.dumps((function, shared))
-        data = self._ray.put(np.frombuffer(pickled, np.uint8))
+        data = self._put(function, shared)
         versions = _versions()
         pending = deque[Any]()
-        for job in jobs:
-            task = self._task.remote(versions, data, job)
-            pending.append(task)
-            self._running.add(task)  # ``close`` cancels those that are left
-            if len(pending) > _QUEUED * self._cpus:
+        try:
+            for job in jobs:
+                pending.append(self._task.remote(versions, data, job))
+                if len(pending) > _QUEUED * self._cpus:
+                    yield self._result(pending.popleft())
+            while pending:
                 yield self._result(pending.popleft())
-        while pending:
-            yield self._result(pending.popleft())
+        finally:
+            # The caller may not take all results, or a task have failed.
+            self._cancel(pending)
+
+    def on_each_node(
+        self, function: Callable[[None, Any], Any], shared: Any
+    ) -> list[Any]:
+        """Return ``function(None, shared)`` of each node that can run tasks, all asked at once.
+
+        A node that is lost meanwhile is left out.
+
+        Raises:
+            UsageError: a node does not answer, or has other versions.
+        """
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        data = self._put(function, shared)
+        versions = _versions()
+        nodes: dict[Any, str] = {}  # task -> name of its node
+        for node in self._ray.nodes():
+            # The head of a large cluster often has no CPU for tasks, and no logs.
+            if node["Alive"] and node["Resources"].get("CPU", 0) >= 1:
+                there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+                # Without a CPU, so that it does not wait for other tasks of the node.
+                ask = self._task.options(num_cpus=0, scheduling_strategy=there)
+                task = ask.remote(versions, data, None)
+                nodes[task] = node["NodeManagerHostname"]
+        if not nodes:  # none yet: those that join check what they read
+            return []
+        answered, silent = self._ray.wait(
+            list(nodes), num_returns=len(nodes), timeout=_ANSWER_SECONDS
+        )
+        if silent:
+            self._cancel(silent)
+            raise UsageError(
+                f"--ray: node {nodes[silent[0]]} does not answer within "
+                f"{_ANSWER_SECONDS:,.0f} seconds; does its disk with the logs answer?"
+            )
+        results = []
+        for task in answered:
+            with contextlib.suppress(_TaskLostError):
+                results.append(self._result(task, nodes[task]))
+        return results
 
     def close(self) -> None:
-        """Cancel unfinished tasks; disconnect, unless the program had connected before."""
-        for task in self._running:
-            with contextlib.suppress(Exception):
-                self._ray.cancel(task, force=True)
+        """Disconnect, unless the program had connected before."""
         if self._connected:
             self._ray.shutdown()
 
-    def _result(self, task: Any) -> Any:
-        """Wait for a task; return its result, or raise what it raised."""
+    def _put(self, function: Callable[[Any, Any], Any], shared: Any) -> Any:
+        """Put what all tasks need where each node fetches it once; return a reference to it."""
+        # As an array, the bytes are mapped into the tasks.
+        pickled = pickle.dumps((function, shared))
+        return self._ray.put(np.frombuffer(pickled, np.uint8))
+
+    def _cancel(self, tasks: Iterable[Any]) -> None:
+        for task in tasks:
+            with contextlib.suppress(Exception):
+                self._ray.cancel(task, force=True)
+
+    def _result(self, task: Any, node: str = "of the cluster") -> Any:
+        """Wait for a task on a node; return its result, or raise what it raised."""
         try:
             return pickle.loads(self._ray.get(task))
         except self._ray.exceptions.RayError as error:
             # Ray wraps what the function raised.
             cause = getattr(error, "cause", None)
+            if isinstance(cause, RuntimeError) and _NO_FUNCTION in str(cause):
+                _, _, reason = str(cause).strip().rpartition("\n")
+                raise UsageError(
+                    f"--ray: node {node} cannot import rlreport {__version__} ({reason}); all "
+                    "nodes need it in the Python of their Ray"
+                ) from None
             if isinstance(cause, Exception):
                 raise cause from None
             # Otherwise the task was lost, with its node or with the cluster.
-            raise RlreportError(f"--ray: {_first_line(error)}") from None
-        finally:
-            self._running.discard(task)
+            raise _TaskLostError(f"--ray: {_first_line(error)}") from None
 
 
 def _run_task(versions: dict[str, str], data: Any, job: Any) -> bytes:
