@@ -39,7 +39,7 @@ def take(values: NDArray[Any], selection: Selection) -> NDArray[Any]:
     if not is_constant(values):
         return values[selection]
     is_mask = selection.dtype == np.bool_
-    count = np.count_nonzero(selection) if is_mask else len(selection)
+    count = int(np.count_nonzero(selection)) if is_mask else len(selection)
     return np.broadcast_to(values[0], count)
 
 
