@@ -78,31 +78,39 @@ def write_metrics(path: Path, steps: int, seed: int = 0) -> None:
             file.write(orjson.dumps({"step": number, "data": data}) + b"\n")
 
 
-def responses(steps: int, each: int, seed: int = 0) -> Iterator[list[bytes]]:
-    """Yield the lines of each step: ``each`` short responses to one prompt."""
+def responses(
+    steps: int, each: int, seed: int = 0, *, collapse: bool = False
+) -> Iterator[list[bytes]]:
+    """Yield the lines of each step: ``each`` short responses to one prompt.
+
+    In the second half of a run that collapses, all responses are one word without a reward.
+    """
     rng = np.random.default_rng(seed)
     for step in range(steps):
         prompt = f"Is {step % _PROMPTS} + 1 even or odd?"
         rewards = rng.normal(0.2 + 0.5 * step / steps, 0.3, each)
         lengths = rng.integers(6, 14, each)
+        is_broken = collapse and step >= steps // 2
         lines: list[bytes] = []
         for reward, length in zip(rewards.tolist(), lengths.tolist(), strict=True):
-            words = rng.choice(_WORDS, length)
+            words = ["so"] if is_broken else rng.choice(_WORDS, length).tolist()
             row = {
                 "step": step,
                 "prompt": prompt,
-                "response": " ".join(words.tolist()),
-                "reward": round(reward, 4),
+                "response": " ".join(words),
+                "reward": 0.0 if is_broken else round(reward, 4),
             }
             lines.append(orjson.dumps(row) + b"\n")
         yield lines
 
 
-def write_responses(path: Path, steps: int, each: int, seed: int = 0) -> None:
+def write_responses(
+    path: Path, steps: int, each: int, seed: int = 0, *, collapse: bool = False
+) -> None:
     """Write all steps into one file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("wb") as file:
-        for lines in responses(steps, each, seed):
+        for lines in responses(steps, each, seed, collapse=collapse):
             file.writelines(lines)
 
 

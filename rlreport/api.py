@@ -16,22 +16,24 @@ from rlreport.deliver.publish import destination
 from rlreport.draw.vega import vega_process
 from rlreport.errors import UsageError
 from rlreport.flows.build import Report, build_report, check_logs
-from rlreport.flows.compare import ComparisonReport, build_comparison
-from rlreport.flows.index import Index, build_index
 from rlreport.options import (
     BUILDING,
     CHECKING,
+    DEFAULT_LIMIT,
     BuildOptions,
     CompareOptions,
     declared,
     refuse_unknown,
 )
 from rlreport.system.in_memory import Given, InMemory, as_files, paths_or_data
-from rlreport.system.wandb_runs import DEFAULT_LIMIT, local_copies
+from rlreport.system.wandb_runs import local_copies
 from rlreport.system.workers import Progress, Workers
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from rlreport.flows.compare import ComparisonReport
+    from rlreport.flows.index import Index
 
 
 class PolarsFrame(Protocol):
@@ -191,6 +193,9 @@ def compare(
     Raises:
         RlreportError: a run, an option or the destination cannot be used.
     """
+    # Lazily, like that of an index: a build needs nothing of it.
+    from rlreport.flows.compare import build_comparison
+
     refuse_unknown("compare", options, CompareOptions)
     runs = {_BASE: _runs(base, _BASE), _NEW: _runs(new, _NEW)}
     with (
@@ -237,6 +242,8 @@ def index(
         RlreportError: a path does not exist, no path has a readable report or run, or an argument
             or ``out`` cannot be used.
     """
+    from rlreport.flows.index import build_index
+
     refuse_unknown("index", options, BuildOptions, (*BUILDING, "set_by"))
     settings = BuildOptions(**options)
     with vega_process(settings.workers):

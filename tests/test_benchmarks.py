@@ -71,7 +71,9 @@ def test_peers_find_the_means_of_the_report(log, board, capsys):
         assert float(ratio) >= 1
         assert re.fullmatch(r"[1-9]\d* MB", memory)
     texts = {peer: row[-1] for peer, row in rows.items()}
-    assert re.fullmatch(r"report of \d+ pages, verdict: \w+", texts[peers.BUILD])
+    assert re.fullmatch(
+        r"verdict: \w+; \d+ pages with 60 responses", texts[peers.BUILD]
+    )
     assert re.search(r"mean reward: equal to \de-\d\d$", texts[peers.LOADING])
     assert re.search(r"entropy: equal to \de-\d\d$", texts[peers.PANDAS])
     assert "60 responses" in printed

@@ -14,8 +14,9 @@ from typing import Any
 
 import pytest
 
+import rlreport as rlreport_package
 from rlreport.api import build
-from rlreport.errors import RlreportError
+from rlreport.errors import RlreportError, UsageError
 from rlreport.options import GaeOptions, ReadOptions
 from rlreport.read.logs import read_logs
 from rlreport.system.workers import Progress
@@ -68,47 +69,60 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Folders:
     return Folders(tmp_path_factory.mktemp("cluster"))
 
 
-@pytest.fixture(scope="module")
-def address(folders: Folders):
-    """A cluster of this machine, ``other``, and a node without CPUs that has no logs."""
-    from ray.cluster_utils import Cluster
+class Nodes:
+    """A cluster on this machine, to which nodes are added that see other folders."""
 
-    head: dict[str, Any] = {"num_cpus": 1, "object_store_memory": STORE_BYTES}
-    cluster = Cluster(initialize_head=True, head_node_args=head)
-    started: list[subprocess.Popen[bytes]] = []
-    try:
-        for name, cpus, folder in (
-            ("other", 1, folders.other),
-            ("spare", 0, folders.empty),
-        ):
-            mount = (folder, folders.here)
-            started.append(start_node(cluster.address, name, cpus, mount))
-            # One after the other, as nodes that start at once may wait for each other's ports.
-            deadline = time.monotonic() + 120
-            while len(cluster.global_state.node_table()) < 1 + len(started):
-                assert time.monotonic() < deadline, f"{name} does not start"
-                time.sleep(0.1)
-        yield cluster.address
-    finally:
-        for node in started:
+    def __init__(self) -> None:
+        from ray.cluster_utils import Cluster
+
+        head: dict[str, Any] = {"num_cpus": 1, "object_store_memory": STORE_BYTES}
+        self._cluster = Cluster(initialize_head=True, head_node_args=head)
+        self._started: list[subprocess.Popen[bytes]] = []
+
+    @property
+    def address(self) -> str:
+        return self._cluster.address
+
+    def add(self, name: str, mount: tuple[Path, Path], *, cpus: int = 1) -> None:
+        """Start a node of this host name that sees the first folder at the second's path."""
+        ray = [sys.executable, "-m", "ray.scripts.scripts", "start", "--block"]
+        ray += [f"--address={self.address}", f"--num-cpus={cpus}"]
+        ray += [f"--object-store-memory={STORE_BYTES}"]
+        script = 'hostname "$1" && mount --bind "$2" "$3" && shift 3 && exec "$@"'
+        node = subprocess.Popen(
+            [*NAMESPACES, "sh", "-c", script, "sh", name, *mount, *ray],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        self._started.append(node)
+        # One node after the other, as those that start at once may never come up.
+        deadline = time.monotonic() + 120
+        while len(self._cluster.global_state.node_table()) < 1 + len(self._started):
+            assert time.monotonic() < deadline, f"{name} does not start"
+            time.sleep(0.1)
+
+    def close(self) -> None:
+        for node in self._started:
             node.terminate()
             node.wait()
-        cluster.shutdown()
+        self._cluster.shutdown()
 
 
-def start_node(
-    address: str, name: str, cpus: int, mount: tuple[Path, Path]
-) -> subprocess.Popen[bytes]:
-    """Start a node with this host name that sees the first folder at the path of the second."""
-    ray = [sys.executable, "-m", "ray.scripts.scripts", "start", "--block"]
-    ray += [f"--address={address}", f"--num-cpus={cpus}"]
-    ray += [f"--object-store-memory={STORE_BYTES}"]
-    script = 'hostname "$1" && mount --bind "$2" "$3" && shift 3 && exec "$@"'
-    return subprocess.Popen(
-        [*NAMESPACES, "sh", "-c", script, "sh", name, *mount, *ray],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
+@pytest.fixture(scope="module")
+def nodes(folders: Folders):
+    """This machine, ``other``, and a node without CPUs that has no logs and is never asked."""
+    started = Nodes()
+    try:
+        started.add("other", (folders.other, folders.here))
+        started.add("spare", (folders.empty, folders.here), cpus=0)
+        yield started
+    finally:
+        started.close()
+
+
+@pytest.fixture
+def address(nodes: Nodes) -> str:
+    return nodes.address
 
 
 class Unread(Progress):
@@ -189,3 +203,14 @@ def test_what_only_this_machine_needs_may_be_only_here(
     build(here, tmp_path / "local", workers=1)
     build(here, tmp_path / "cluster", ray=address)
     assert files_below(tmp_path / "cluster") == files_below(tmp_path / "local")
+
+
+def test_a_node_without_this_package_is_named(folders: Folders, nodes: Nodes) -> None:
+    here, _ = folders.run("bare")
+    nodes.add("bare", (folders.empty, Path(rlreport_package.__file__).parent))
+    wanted = (
+        "^--ray: node bare cannot import rlreport .*No module named 'rlreport"
+        ".*; all nodes need it in the Python of their Ray$"
+    )
+    with pytest.raises(UsageError, match=wanted):
+        read_logs([here], ReadOptions(ray=nodes.address), GaeOptions(), Unread())

@@ -118,10 +118,11 @@ def read_result(path: Path) -> dict[str, Any]:
         return dict(json.loads(path.read_text("utf-8")))
     report = json.loads((path / "data" / "report.json").read_text("utf-8"))
     pages = len(list(path.rglob("*.html")))
+    shown = report["shown"]["responses"]
     level = report["verdict"]["level"]
     return {
         "rows": report["responses"],
-        "text": f"report of {pages:,} pages, verdict: {level}",
+        "text": f"verdict: {level}; {pages:,} pages with {shown:,} responses",
         "steps": pd.read_csv(path / "data" / "steps.csv").to_dict("list"),
     }
 
@@ -177,9 +178,12 @@ def conditions(log: Path, figures: dict[str, Figures], load: float) -> list[str]
     rows = figures[BUILD].result["rows"]
     packages = [f"{name} {version(name)}" for name in PACKAGES]
     python = f"Python {platform.python_version()}"
+    cores = os.cpu_count() or 1
+    # Beyond half a core, other work delays what is measured
+    remark = "" if load < 0.5 else ", so wall seconds are too long"
     lines = [
         f"- Log: {size / 1e6:,.0f} MB in {len(files)} files, {rows:,} responses.",
-        f"- Machine: {os.cpu_count()} cores, {processor()}; load average before: {load:.1f}.",
+        f"- Machine: {cores} cores, {processor()}; load average before: {load:.1f}{remark}.",
         f"- Versions: rlreport {commit()}, {', '.join([python, *packages])}.",
     ]
     if LOADING in figures:
@@ -225,8 +229,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(f"\nCPU of `rlreport build` / CPU of the floor: {ratio:.2f}\n")
     print(*conditions(given.log, figures, load), sep="\n")
     print(
-        f"- Seconds: the least of {given.runs} runs in turn. Memory: largest sum of PSS over the "
-        "processes, in a run more."
+        f"- Timed rounds: {given.runs}, of which the minimum counts. Memory: largest sum of PSS "
+        "over the processes, in another round."
     )
     results = [needed.result for needed in figures.values()]
     same = all(difference(result, ours.result) <= TOLERANCE for result in results)

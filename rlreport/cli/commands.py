@@ -33,8 +33,14 @@ from rlreport.cli.terminal import (
 )
 from rlreport.deliver.forms import FORMS
 from rlreport.errors import UnusableInputError, UsageError
-from rlreport.options import BUILDING, CHECKING, READING, BuildOptions, CompareOptions
-from rlreport.system.wandb_runs import DEFAULT_LIMIT, local_copies
+from rlreport.options import (
+    BUILDING,
+    CHECKING,
+    DEFAULT_LIMIT,
+    READING,
+    BuildOptions,
+    CompareOptions,
+)
 from rlreport.text.language import Language
 from rlreport.text.numbers import byte_size, counted
 
@@ -190,6 +196,7 @@ def inspect(logs: tuple[str, ...], **given: Any) -> None:
     from rlreport.pages.data import note_in_words
     from rlreport.read.field_list import field_lists
     from rlreport.summarise.times import times_of
+    from rlreport.system.wandb_runs import local_copies
     from rlreport.system.workers import Progress
     from rlreport.tables import NoteKind
 

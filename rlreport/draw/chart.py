@@ -245,7 +245,7 @@ def counts(values: Floats, bins: Bins) -> Counts:
     indices = np.clip(indices.astype(np.int64), 0, last)
     numbers = np.bincount(indices)
     present = np.flatnonzero(numbers)
-    edges = bins.low + bins.width * np.arange(last + 2)
+    edges = bins.low + bins.width * np.arange(last + 2, dtype=np.float64)
     return Counts(
         starts=edges[present],
         ends=edges[present + 1],

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from itertools import chain
 from pathlib import Path
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -58,8 +58,9 @@ from rlreport.read.listing import run_in
 from rlreport.read.rollouts import Rollouts
 from rlreport.read.scoring import ScoreFunction
 from rlreport.system.function_process import FunctionName, function_process
+from rlreport.system.memory import release_memory
 from rlreport.system.stores import shown
-from rlreport.system.workers import Progress, Workers, release_memory
+from rlreport.system.workers import Progress, Workers
 from rlreport.tables import Note, NoteKind, Tables
 from rlreport.text.clean import printable, safe_text
 from rlreport.text.language import ENGLISH, Language
@@ -83,6 +84,7 @@ class Report:
     # key figures that the overview page shows, such as the mean reward
     figures: Sequence[KeyFigure] = field(default=(), repr=False)
     language: Language = ENGLISH  # language of the report
+    first_page: ClassVar[str] = "index.html"  # of a folder
 
     def __repr__(self) -> str:
         """Return the verdict in four lines, and the path of the report."""

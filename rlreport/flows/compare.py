@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 from rlreport.check import Thresholds, judge, load_thresholds
 from rlreport.check.run import Run
@@ -45,6 +46,7 @@ class ComparisonReport:
     size: int  # size of the report in bytes
     # reward difference, guardrails (other metrics, checked for harm), prompts won or lost, findings
     outcome: Outcome
+    first_page: ClassVar[str] = "compare.html"  # of a folder
 
     def __repr__(self) -> str:
         """Return the result, the remarks and the result of ``fail_on``, and the path."""

@@ -348,7 +348,7 @@ def fewer_steps(steps: Sequence[StepPlan], room: int) -> list[StepPlan]:
     return [steps[index] for index in sorted(indices)]
 
 
-MOST_STEPS = 20_000  # Maximum number of steps in a report
+MOST_STEPS = 100_000  # Maximum number of steps in a report
 
 
 def choose(tables: Tables, verdict: Verdict, options: ReportOptions) -> list[StepPlan]:

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 from rlreport.errors import RlreportError
 from rlreport.signals import ENDING
 from rlreport.system.import_path import safe_import_path
+from rlreport.system.memory import collect_rarely
 from rlreport.text.clean import printable
 from rlreport.text.language import ENGLISH, Language
 from rlreport.text.messages import message
@@ -443,21 +444,6 @@ def _prepare_process(parent_pid: int) -> None:
     # Without these streams, the descriptors 1 and 2 may be of other files.
     if sys.__stdout__ and sys.__stderr__:
         os.dup2(2, 1)  # standard output is for the results of the command
-
-
-def release_memory() -> None:
-    """Make glibc return freed memory to the operating system; no effect elsewhere."""
-    with suppress(OSError, TypeError, AttributeError):  # not glibc
-        ctypes.CDLL(None).malloc_trim(0)
-
-
-def collect_rarely() -> None:
-    """Make Python's garbage collector run less often in this process.
-
-    Call it only in processes that rlreport owns. Rows and table cells are many objects without
-    reference cycles; searching them for cycles took a sixth of the time to render a page.
-    """
-    gc.set_threshold(200_000, 50, 1000)
 
 
 class Progress:
