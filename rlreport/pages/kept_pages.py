@@ -52,6 +52,9 @@ class KeptPages:
 
 def _inputs(job: StepJob) -> tuple[Any, ...]:
     """Return all that the page of a step is made of, but what all pages share."""
+    # Columns of equal values take the memory of one, or not: their pickles would differ.
+    columns = job.columns.items()
+    job = replace(job, columns={n: np.ascontiguousarray(v) for n, v in columns})
     of_step = [
         getattr(job, field.name) for field in fields(job) if field.name not in _OF_RUN
     ]

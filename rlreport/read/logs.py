@@ -58,8 +58,8 @@ from rlreport.read.trl_folders import Trainer
 from rlreport.system.cache import Store, store_at
 from rlreport.system.function_process import Signature
 from rlreport.system.in_memory import is_in_memory, place, run_name
-from rlreport.system.stores import Source, shown
 from rlreport.system.memory import release_memory
+from rlreport.system.stores import Source, shown
 from rlreport.system.workers import Progress, Workers
 from rlreport.tables import HARMLESS, BadLine, LogFile, Note, NoteKind, RowRole
 from rlreport.text.clean import safe_text

@@ -336,12 +336,9 @@ def _with_texts(scan: Scan, rows: Ints, parts: list[Part], strings: list[str]) -
     longer = np.count_nonzero(all_units.lengths > 2 * EDGE)
     tokens = None
     if ngrams is not None and unit == "token":
-        is_whole = of_unit.all()
-        figures = {}
-        for i, name in enumerate(FIGURES):
-            values = np.concatenate([of_part[i] for of_part in part_figures])
-            figures[name] = compact(values if is_whole else values[in_sample])
-        tokens = TokenSample(ngrams, **figures)
+        tokens = _token_sample(
+            ngrams, part_figures, slice(None) if of_unit.all() else in_sample
+        )
     # Not every response has a reference.
     reference_is_trained = training[references.rows]
     is_whole_run = len(rows) == len(training)
@@ -356,6 +353,17 @@ def _with_texts(scan: Scan, rows: Ints, parts: list[Part], strings: list[str]) -
         sampled_of=len(training) if is_whole_run else int(training.sum()),
         notes=[*scan.notes, *_notes_on_sample(int(longer), int(others))],
     )
+
+
+def _token_sample(
+    ngrams: TextSample, parts: Sequence[NDArray[np.float32]], chosen: Ints | slice
+) -> TokenSample:
+    """Return the figures of parts at the tokens of ``ngrams``, the ``chosen`` ones of all."""
+    figures = {}
+    for i, name in enumerate(FIGURES):  # one after the other, to save memory
+        values = np.concatenate([part[i] for part in parts])
+        figures[name] = compact(values[chosen])
+    return TokenSample(ngrams, **figures)
 
 
 def _set_columns(
