@@ -353,7 +353,10 @@ class Rollouts(RolloutPart):
 
     def text(self, name: str, index: int) -> str | None:
         """Return a text of a response (by its index), None if it is not logged."""
-        start, stop = self.spans[index, TEXTS.index(name)].tolist()
+        return self._decoded(self.spans[index, TEXTS.index(name)].tolist())
+
+    def _decoded(self, span: Sequence[int]) -> str | None:
+        start, stop = span
         return None if start == ABSENT else self.texts[start:stop].tobytes().decode()
 
     def each_text(self, name: str, indices: Ints) -> Iterator[str | None]:
@@ -415,7 +418,10 @@ class Rollouts(RolloutPart):
     ) -> list[Rollout]:
         """Return responses, the first ``with_tokens`` (None: all) with tokens."""
         indices = self.indices(rows)
-        rollouts = [self._without_tokens(index) for index in indices.tolist()]
+        turns_of = cache(turns)  # the responses of a group have the same prompt
+        rollouts = [
+            self._without_tokens(index, turns_of) for index in indices.tolist()
+        ]
         with_values = indices[:with_tokens]
         # All at once, which is faster; each response gets its part below.
         figures = self.figures_of(with_values)
@@ -438,11 +444,14 @@ class Rollouts(RolloutPart):
         self.unload()
         return rollouts
 
-    def _without_tokens(self, index: int) -> Rollout:
-        """Return the response at an index with texts only."""
+    def _without_tokens(
+        self, index: int, turns_of: Callable[[str], list[tuple[str, str]]]
+    ) -> Rollout:
+        """Return the response at an index with texts only; ``turns_of`` is ``turns``."""
         places = self.places
-        prompt = self.text("prompt", index) or ""
-        details = orjson.loads(self.text("details", index) or "{}")
+        spans = dict(zip(TEXTS, self.spans[index].tolist(), strict=True))
+        prompt = self._decoded(spans["prompt"]) or ""
+        details = orjson.loads(self._decoded(spans["details"]) or "{}")
         # A prompt without logged turns may have them in its text, marked by a chat template.
         prompt_turns = [(role, text) for role, text in details.get("turns", ())]
         conversation = [_as_turn(turn) for turn in details.get("conversation", ())]
@@ -453,10 +462,10 @@ class Rollouts(RolloutPart):
             file=places.names[places.file[index]],
             line=int(places.line[index]),
             prompt=prompt,
-            response=self.text("response", index) or "",
-            ref_response=self.text("ref_response", index),
-            ground_truth=self.text("ground_truth", index),
-            turns=prompt_turns or turns(prompt),
+            response=self._decoded(spans["response"]) or "",
+            ref_response=self._decoded(spans["ref_response"]),
+            ground_truth=self._decoded(spans["ground_truth"]),
+            turns=prompt_turns or turns_of(prompt),
             conversation=conversation,
             errors=details.get("errors", []),
             judged=judged,
