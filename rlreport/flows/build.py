@@ -76,7 +76,7 @@ class Report:
     form: str  # id of the output format, such as ``html``
     size: int  # size of the report in bytes
     shown: int  # number of responses whose text the report contains
-    # all tables, and the result of the health checks
+    # all tables, of which some columns are read-only, and the result of the health checks
     tables: Tables = field(repr=False)
     verdict: Verdict = field(repr=False)
     # sentences on what the report omits, such as texts beyond the maximum size
