@@ -28,6 +28,7 @@ from rlreport.read.remarks import LogPosition, Remarks
 from rlreport.read.rollouts import CleanTexts, rollout_part
 from rlreport.read.spool import Parcel, PartFolder
 from rlreport.read.token_rows import TokenRows, token_rows
+from rlreport.read.vocabulary import Numbers
 from rlreport.system.function_process import Signature
 from rlreport.tables import NoteKind, RowRole
 from rlreport.text.clean import EOS_TOKENS, clean_prompt, clean_text, safe_text
@@ -139,9 +140,12 @@ class Row(NamedTuple):
 
 
 def batch_columns(
-    batch: Sequence[Row], settings: RangeSettings, chunk: Chunk
+    batch: Sequence[Row], settings: RangeSettings, chunk: Chunk, numbers: Numbers
 ) -> Columns:
-    """Return a batch of R rows as columns, (R,) each; add what is no column to ``chunk``."""
+    """Return a batch of R rows as columns, (R,) each; add what is no column to ``chunk``.
+
+    ``numbers`` are the ids of the rows' token strings.
+    """
     options = settings.options
     rows = [row.parsed for row in batch]
     positions = [row.position for row in batch]
@@ -155,17 +159,19 @@ def batch_columns(
     with np.errstate(over="ignore", invalid="ignore"):
         tokens = token_rows(
             [row.tokens for row in rows],
-            frozenset(options.pad_tokens),
+            numbers,
+            options.pad_tokens,
             chunk.remarks,
             positions,
         )
         sampled = None if tokens is None else tokens.sampled_only()
         if tokens is not None and sampled is not None:
             token_figures = sampled.figures(settings.gae).derive()
-            _add_token_columns(columns, tokens, sampled, token_figures)
-    part = rollout_part(rows, tokens, token_figures, texts, options)
+            _add_token_columns(columns, tokens, sampled, token_figures, numbers)
+    part = rollout_part(rows, tokens, token_figures, texts, options, numbers)
     chunk.parts.append(settings.folder.put(part.packed()))
-    _set_finished(columns, rows, texts.responses, sampled)
+    ends = numbers.known(EOS_TOKENS)
+    _set_finished(columns, rows, texts.responses, sampled, ends)
     chunk.rows += len(rows)
     return columns
 
@@ -296,7 +302,7 @@ def _fit_of_tokens(rows: Sequence[ParsedRow], responses: Sequence[str]) -> Colum
     """
     fits = np.full(len(rows), np.nan)
     for i, (row, response) in enumerate(zip(rows, responses, strict=True)):
-        if row.tokens.tokens is not None and "turns" not in row.metadata.figures:
+        if row.tokens.ids is not None and "turns" not in row.metadata.figures:
             fits[i] = _is_one_text(row.tokens.text, response)
     return {} if np.isnan(fits).all() else {"tokens_fit": fits}
 
@@ -372,11 +378,16 @@ def _row_columns(
 
 
 def _add_token_columns(
-    columns: Columns, tokens: TokenRows, sampled: TokenRows, figures: TokenFigures
+    columns: Columns,
+    tokens: TokenRows,
+    sampled: TokenRows,
+    figures: TokenFigures,
+    numbers: Numbers,
 ) -> None:
     """Add columns of a batch's tokens: NaN in rows without tokens.
 
-    ``sampled`` are the sampled ones of ``tokens``, ``figures`` theirs.
+    ``sampled`` are the sampled ones of ``tokens``, ``figures`` theirs, ``numbers`` the ids of their
+    strings.
     """
     token_figures = response_figures(
         figures,
@@ -384,8 +395,8 @@ def _add_token_columns(
         logged_advantage=sampled.arrays.get("advantages"),
         old_logp=sampled.arrays.get("old_logprobs"),
     )
-    opens = sampled.marks(_OPENING)
-    closes = sampled.marks(_CLOSING)
+    opens = sampled.ids == numbers[_OPENING]
+    closes = sampled.ids == numbers[_CLOSING]
     token_figures |= thinking_tokens(opens, closes, sampled.offsets)
     if tokens.sampled is not None and tokens.masked is not None:
         # Unknown, not 0, in a row without a mask
@@ -471,7 +482,7 @@ def _field_bits(row: ParsedRow) -> int:
     ]
     if not isinstance(row.step, AssumedStep):
         names.append("step")
-    if row.tokens.tokens is not None:
+    if row.tokens.ids is not None:
         names.append("response_tokens")
     if row.reference is not None:
         names.append("ref_response")
@@ -485,11 +496,13 @@ def _set_finished(
     rows: Sequence[ParsedRow],
     texts: Sequence[str],
     tokens: TokenRows | None,
+    end_ids: Ints,
 ) -> None:
     """Set ``ending``, ``finished`` (1, 0 or NaN) and ``finish_source``, which decides it.
 
-    A logged reason comes first, then the last token, which should be an end token, then the end of
-    the text, if no tokens are logged. ``texts`` are the responses, ``tokens`` the sampled ones.
+    A logged reason comes first, then the last token, which should be an end token (of ``end_ids``),
+    then the end of the text, if no tokens are logged. ``texts`` are the responses, ``tokens`` the
+    sampled ones.
     """
     ending = np.array([row.ending or 0 for row in rows], np.int8)
     finished: Floats = (ending == Ending.FINISHED).astype(np.float64)
@@ -499,15 +512,16 @@ def _set_finished(
     finished[source == FinishSource.UNKNOWN] = np.nan
     has_tokens = np.zeros(len(rows), dtype=bool)
     if tokens is not None:
-        end_logp = _end_logps(tokens)
+        is_end = tokens.ends_with(end_ids)
+        end_logp = _end_logps(tokens, is_end)
         if np.isfinite(end_logp).any():
             columns["end_logp"] = np.full(len(rows), np.nan)
             columns["end_logp"][tokens.rows] = end_logp
-        for row, strings in zip(tokens.rows.tolist(), tokens.strings, strict=True):
-            has_tokens[row] = strings is not None
-            if strings and source[row] == FinishSource.UNKNOWN:
-                finished[row] = strings[-1] in EOS_TOKENS
-                source[row] = FinishSource.TOKEN
+        has_tokens[tokens.rows] = tokens.has_strings
+        has_last_token = tokens.has_strings & (tokens.lengths > 0)
+        by_token = has_last_token & (source[tokens.rows] == FinishSource.UNKNOWN)
+        finished[tokens.rows[by_token]] = is_end[by_token]
+        source[tokens.rows[by_token]] = FinishSource.TOKEN
     by_text = (source == FinishSource.UNKNOWN) & ~has_tokens
     for i in np.flatnonzero(by_text).tolist():
         stripped = texts[i].rstrip()
@@ -517,21 +531,16 @@ def _set_finished(
     columns |= {"ending": ending, "finished": finished, "finish_source": source}
 
 
-def _end_logps(tokens: TokenRows) -> Floats:
-    """Return the logp of each row's last token if that is an end token, else NaN, (R,).
+def _end_logps(tokens: TokenRows, is_end: NDArray[np.bool_]) -> Floats:
+    """Return the logp of each row's last token where ``is_end`` says so, else NaN, (R,).
 
     It is the larger one of the trainer's and the sampler's, as only the latter drew the token.
     """
-    has_end_token = [
-        strings is not None and len(strings) > 0 and strings[-1] in EOS_TOKENS
-        for strings in tokens.strings
-    ]
-    ends = np.array(has_end_token, dtype=bool) & (tokens.lengths > 0)
-    logp = np.full(len(ends), np.nan)
-    last = tokens.offsets[1:][ends] - 1
+    logp = np.full(len(is_end), np.nan)
+    last = tokens.offsets[1:][is_end] - 1
     for name in ("logprobs", "sampler_logprobs"):
         if name in tokens.arrays:
-            logp[ends] = np.fmax(logp[ends], tokens.arrays[name][last])
+            logp[is_end] = np.fmax(logp[is_end], tokens.arrays[name][last])
     return significant(logp)
 
 

@@ -11,7 +11,6 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
-from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,6 +23,7 @@ from rlreport.figures.turns import is_number
 from rlreport.options import ReadOptions
 from rlreport.read.record import ParsedRow
 from rlreport.read.token_rows import TokenRows
+from rlreport.read.vocabulary import Ids, Numbers
 from rlreport.system.cache import pack, unpack
 from rlreport.text.chat import turns, turns_in_text
 from rlreport.text.clean import clean_prompt, clean_text
@@ -110,19 +110,6 @@ HAS_TOKENS = 1
 HAS_MASK = 2
 
 Floats32 = NDArray[np.float32]
-Ids = NDArray[np.int32]
-
-
-class Numbers(dict[str, int]):
-    """A dict from string to id that assigns ids in the order of first occurrence."""
-
-    def __missing__(self, string: str) -> int:
-        self[string] = number = len(self)
-        return number
-
-    def of(self, strings: Sequence[str]) -> Ids:
-        """Return the ids of strings, (len(strings),)."""
-        return np.fromiter(map(self.__getitem__, strings), np.int32, len(strings))
 
 
 @dataclass(slots=True)
@@ -183,10 +170,12 @@ def rollout_part(
     figures: TokenFigures,
     texts: CleanTexts,
     options: ReadOptions,
+    numbers: Numbers,
 ) -> RolloutPart:
     """Convert R parsed rows, given figures of their sampled tokens and their cleaned texts.
 
-    ``tokens`` are those of the rows without padding, None if no row has any.
+    ``tokens`` are those of the rows without padding, None if no row has any, ``numbers`` the ids
+    of their strings.
     """
     clean = partial(as_text, pads=options.pad_tokens)
     blob = bytearray()  # all texts, one behind the other
@@ -231,7 +220,7 @@ def rollout_part(
         vocabulary=[],
     )
     if tokens is not None:
-        _add_tokens(part, tokens, figures)
+        _add_tokens(part, tokens, figures, numbers)
     return part
 
 
@@ -276,23 +265,17 @@ def _prompt_tokens_of(row: ParsedRow) -> str | None:
     return json.dumps([len(strings), shown]) if strings else None
 
 
-def _add_tokens(part: RolloutPart, tokens: TokenRows, figures: TokenFigures) -> None:
+def _add_tokens(
+    part: RolloutPart, tokens: TokenRows, figures: TokenFigures, numbers: Numbers
+) -> None:
     """Set tokens of a part, in place; ``figures`` are those of the sampled tokens."""
     rows = tokens.rows
     size = int(tokens.offsets[-1])
     flags = part.flags
-    numbers = Numbers()
-    has_tokens = np.array([row is not None for row in tokens.strings], bool)
-    flags[rows[has_tokens]] |= HAS_TOKENS
+    flags[rows[tokens.has_strings]] |= HAS_TOKENS
     if tokens.masked is not None:
         flags[rows[tokens.masked]] |= HAS_MASK
-    # A row that logs arrays only has an empty string for each number.
-    strings: Any = chain.from_iterable(
-        [""] * length if row is None else row
-        for row, length in zip(tokens.strings, tokens.lengths.tolist(), strict=True)
-    )
-    part.ids = np.fromiter(map(numbers.__getitem__, strings), np.int32, size)
-    part.vocabulary = list(numbers)
+    part.ids, part.vocabulary = numbers.renumbered(tokens.ids)
     part.sampled = np.ones(size, np.bool_) if tokens.sampled is None else tokens.sampled
     part.lengths[rows] = tokens.lengths
     for name in KEPT:

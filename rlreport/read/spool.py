@@ -25,11 +25,11 @@ from rlreport.figures.tokens import KEPT
 from rlreport.read.rollouts import (
     ABSENT,
     TEXTS,
-    Numbers,
     RolloutPart,
     Rollouts,
     RowIds,
 )
+from rlreport.read.vocabulary import Numbers
 from rlreport.signals import held
 from rlreport.text.tokens import detect_style
 
