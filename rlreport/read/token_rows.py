@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,7 @@ class TokenRows:
 
     rows: Ints  # int64 (R,), rows of the batch that have tokens
     offsets: Ints  # int64 (R + 1,), where each row's tokens begin
+    numbers: Numbers  # token string -> id
     ids: Ids  # int32 (N,), of the token strings; that of "" in rows that log none
     has_strings: Bools  # bool (R,), whether the row logs token strings
     # field of TOKEN_ARRAYS -> float64 (N,), finite or NaN; only fields that are logged
@@ -42,13 +43,13 @@ class TokenRows:
     def lengths(self) -> Ints:
         return np.diff(self.offsets)
 
-    def ends_with(self, ids: Ints) -> Bools:
-        """Return whether the last token string of each row has one of these ids, bool (R,)."""
-        has_last = self.has_strings & (self.lengths > 0)
-        last = self.offsets[1:][has_last] - 1
-        ends: Bools = np.zeros(len(has_last), dtype=bool)
-        ends[has_last] = np.isin(self.ids[last], ids)
-        return ends
+    def marks(self, token: str) -> Bools:
+        """Return which tokens equal ``token``, bool (N,)."""
+        return np.equal(self.ids, self.numbers[token])
+
+    def last_tokens(self, rows: Bools) -> Ids:
+        """Return the ids of the last token of each of these rows, which have tokens."""
+        return self.ids[self.offsets[1:][rows] - 1]
 
     def sampled_only(self) -> TokenRows:
         """Return only the tokens that the policy sampled.
@@ -90,16 +91,14 @@ class TokenRows:
             if is_dropped_nan.any():
                 sums = row_sums(is_dropped_nan.astype(np.float64), self.offsets)
                 nan_values = nan_values - sums.astype(np.int64)
-        return TokenRows(
-            rows=self.rows,
+        return replace(
+            self,
             offsets=offsets_of(sizes),
             ids=self.ids[keep],
-            has_strings=self.has_strings,
             arrays={name: flat[keep] for name, flat in self.arrays.items()},
             # Of an array that a row lacks, NaN was not counted, but is subtracted.
             nan_values=np.maximum(nan_values, 0),
             sampled=None if self.sampled is None else self.sampled[keep],
-            masked=self.masked,
         )
 
 
@@ -129,6 +128,7 @@ def token_rows(
     tokens = TokenRows(
         rows=rows,
         offsets=offsets,
+        numbers=numbers,
         ids=_ids(row_fields, numbers),
         has_strings=np.array([row.ids is not None for row in row_fields], dtype=bool),
         arrays=arrays,
@@ -137,7 +137,7 @@ def token_rows(
         masked=masked,
     )
     sentinels = _sentinels(tokens)
-    padding = _end_padding(tokens, sentinels, numbers.known(pad_tokens))
+    padding = _end_padding(tokens, sentinels, pad_tokens)
     for kind, mask in ((NoteKind.SENTINEL, sentinels), (NoteKind.PADS, padding)):
         hits = np.flatnonzero(mask)
         if remarks is not None and len(hits):
@@ -211,13 +211,17 @@ def _sentinels(tokens: TokenRows) -> Bools:
     return is_sentinel
 
 
-def _end_padding(tokens: TokenRows, sentinels: Bools, pad_ids: Ints) -> Bools:
+def _end_padding(
+    tokens: TokenRows, sentinels: Bools, pad_tokens: Sequence[str]
+) -> Bools:
     """Return which tokens except ``sentinels`` are padding at either end of a row, bool (N,)."""
-    is_pad = np.isin(tokens.ids, pad_ids) & ~sentinels
-    # A row without token strings has no pad tokens.
-    is_pad &= np.repeat(tokens.has_strings, tokens.lengths)
-    if not is_pad.any():
+    is_pad: Bools = np.zeros(len(sentinels), dtype=bool)
+    for number in tokens.numbers.known(pad_tokens):
+        is_pad |= tokens.ids == number
+    if not is_pad.any():  # as usual
         return is_pad
+    # A row without token strings has no pad tokens.
+    is_pad &= ~sentinels & np.repeat(tokens.has_strings, tokens.lengths)
     # Padding may stand before or behind sentinels, which will be dropped, too.
     is_content = ~(is_pad | sentinels)
     # Before a row's first token of content, and behind its last one, none follows or precedes.

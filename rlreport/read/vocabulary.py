@@ -7,8 +7,6 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from rlreport.figures.ragged import Ints
-
 Ids = NDArray[np.int32]
 
 
@@ -23,9 +21,9 @@ class Numbers(dict[str, int]):
         """Return the ids of strings, (len(strings),)."""
         return np.fromiter(map(self.__getitem__, strings), np.int32, len(strings))
 
-    def known(self, strings: Iterable[str]) -> Ints:
+    def known(self, strings: Iterable[str]) -> list[int]:
         """Return the ids of those strings that have one."""
-        return np.array([self[one] for one in strings if one in self], np.int64)
+        return [self[string] for string in strings if string in self]
 
     def renumbered(self, ids: Ids) -> tuple[Ids, list[str]]:
         """Return ids numbered by first occurrence among themselves, and the string of each."""
