@@ -98,9 +98,13 @@ def _squares_beyond_rounding(count: Floats, mean: Floats, squares: Floats) -> Fl
 
 def finite_sums(flat: Floats, offsets: Ints) -> tuple[Floats, Floats]:
     """Return each row's number of finite values and their sum (0 if none), shape (R,) each."""
+    sums = row_sums(flat, offsets)
+    # As usual: a value that is not finite would make its row's sum neither.
+    if np.isfinite(sums).all():
+        return np.diff(offsets).astype(np.float64), sums
     finite = np.isfinite(flat)
-    if finite.all():  # as usual: no copy is needed
-        return np.diff(offsets).astype(np.float64), row_sums(flat, offsets)
+    if finite.all():
+        return np.diff(offsets).astype(np.float64), sums
     count = row_sums(finite.astype(np.float64), offsets)
     return count, row_sums(np.where(finite, flat, 0.0), offsets)
 

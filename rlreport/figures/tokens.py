@@ -288,7 +288,9 @@ def response_figures(
         columns["rlhf_reward"] = np.where(count > 0, total, np.nan)
     _critic(columns, figures, logged_advantage, offsets)
     _engines(columns, figures, old_logp, offsets)
-    return {name: significant(values) for name, values in columns.items()}
+    # All at once, which is faster
+    rounded = significant(np.array(list(columns.values())))
+    return dict(zip(columns, rounded, strict=True))
 
 
 def _divergence(

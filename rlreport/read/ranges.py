@@ -291,7 +291,7 @@ def _cached_chunk(key: bytes, folder: PartFolder, store: Store) -> Chunk | None:
         packed = store.get(_part_key(key, number))
         if packed is None:  # it was removed, as the cache is full, or is damaged
             return None
-        chunk.parts.append(folder.put(packed))
+        chunk.parts.append(folder.put([packed]))
     return chunk
 
 

@@ -25,7 +25,7 @@ from rlreport.read.record import ParsedRow
 from rlreport.read.texts import CleanTexts
 from rlreport.read.token_rows import TokenRows
 from rlreport.read.vocabulary import Ids
-from rlreport.system.cache import pack, unpack
+from rlreport.system.cache import packed_pieces, unpack
 from rlreport.text.chat import turns
 from rlreport.text.clean import clean_prompt, clean_text
 from rlreport.text.tokens import Style, detect_style, readable_tokens
@@ -127,12 +127,12 @@ class RolloutPart:
     figures: dict[str, Floats32]  # name in KEPT -> (N,), NaN where not logged
     vocabulary: list[str] = field(repr=False)  # token strings as logged
 
-    def packed(self) -> bytes:
-        """Return the part as bytes, which ``unpacked`` reads."""
+    def packed(self) -> list[bytes | memoryview]:
+        """Return the pieces of the bytes that ``unpacked`` reads."""
         head = {"figures": list(self.figures), "vocabulary": self.vocabulary}
         arrays: list[Any] = [self.spans, self.texts, self.lengths, self.flags]
         arrays += [self.ids, self.sampled, *self.figures.values()]
-        return pack(head, arrays)
+        return packed_pieces(head, arrays)
 
     @classmethod
     def unpacked(cls, data: bytes) -> RolloutPart:

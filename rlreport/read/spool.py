@@ -47,13 +47,14 @@ class PartFolder:
 
     path: Path | None = None
 
-    def put(self, packed: bytes) -> Parcel:
+    def put(self, pieces: Sequence[bytes | memoryview]) -> Parcel:
         """Write a packed part to a new file; return the file, or the part itself without a path."""
         if self.path is None:
-            return packed
+            return b"".join(pieces)
         file = self.path / secrets.token_hex(8)
         try:
-            file.write_bytes(packed)
+            with file.open("wb") as stream:
+                stream.writelines(pieces)
         except OSError as error:
             raise _cannot_write(error) from None
         return file

@@ -224,14 +224,13 @@ def _end_padding(
     is_pad &= ~sentinels & np.repeat(tokens.has_strings, tokens.lengths)
     # Padding may stand before or behind sentinels, which will be dropped, too.
     is_content = ~(is_pad | sentinels)
-    # Before a row's first token of content, and behind its last one, none follows or precedes.
-    contents = np.concatenate([[0], np.cumsum(is_content)])
-    up_to = contents[1:]
-    before_row, with_row = (
-        np.repeat(contents[ends], tokens.lengths)
-        for ends in (tokens.offsets[:-1], tokens.offsets[1:])
-    )
-    return is_pad & ((up_to == before_row) | (up_to == with_row))
+    # Tokens of content up to each token, and before and with its row
+    up_to = np.cumsum(is_content)
+    up_to_offset = np.concatenate([[0], up_to])[tokens.offsets]
+    before_row = np.repeat(up_to_offset[:-1], tokens.lengths)
+    with_row = np.repeat(up_to_offset[1:], tokens.lengths)
+    is_pad &= (up_to == before_row) | (up_to == with_row)
+    return is_pad
 
 
 def _fold_rewards(
