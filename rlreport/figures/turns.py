@@ -453,6 +453,8 @@ def normalize_turns_and_mask(
     # 1 for each token that was sampled, 0 for each other
     mask = row.get("response_mask")
     logged_turns = row.get("turns")
+    if mask is None and logged_turns is None:
+        return problems
     ids = row.get("token_ids")
     if cut and isinstance(mask, list):
         mask = mask[:tokens]

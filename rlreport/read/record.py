@@ -40,22 +40,26 @@ from rlreport.text.messages import message, translatable
 NAN = float("nan")
 FLOAT_BYTES = 8  # of a float64
 # Standard fields kept in ``ParsedRow.carried``; the response table only stores whether they exist
-_CARRIED = (
-    "ground_truth",
-    "token_ids",
-    "prompt_turns",
-    "prompt_token_strings",
-    "turns",
-    "response_mask",
-    "policy_version",
-    "errors",
-    "seconds",
-    "trainable",
-    "filtered_out",
-    "rollout_id",
+_CARRIED = frozenset(
+    (
+        "ground_truth",
+        "token_ids",
+        "prompt_turns",
+        "prompt_token_strings",
+        "turns",
+        "response_mask",
+        "policy_version",
+        "errors",
+        "seconds",
+        "trainable",
+        "filtered_out",
+        "rollout_id",
+    )
 )
 
 _END_FIELDS = ("finish_reason", "stop_reason", "stop_condition", "termination_reason")
+_COMPLETED = "is_completed"  # of agents: whether the task was done
+_ANY_ENDING = frozenset((*_END_FIELDS, _COMPLETED))
 # Result of ``kind_of`` -> the same with an article
 _KINDS = {
     "boolean": translatable("true or false"),
@@ -179,6 +183,11 @@ def parse_record(record: dict[str, Any], numbers: Numbers) -> ParsedRow:
     oddities += map(NoteKind, problems)
     tokens.mask = _mask(record, tokens.size)
     extras, parts = _extras(record)
+    carried = {
+        name: value
+        for name, value in record.items()
+        if name in _CARRIED and value is not None
+    }
     group = record.get("group_id")
     # NaN is not a group. ``str`` may raise RecursionError, which the caller reports as a bad row.
     group = None if group is None or group != group else str(group)
@@ -192,7 +201,7 @@ def parse_record(record: dict[str, Any], numbers: Numbers) -> ParsedRow:
         ending=ending,
         tokens=tokens,
         extras=extras,
-        carried={n: record[n] for n in _CARRIED if record.get(n) is not None},
+        carried=carried,
         parts=parts,
         oddities=oddities,
         metadata=row_metadata(record, step, prompt, response),
@@ -313,10 +322,12 @@ def _mask(record: dict[str, Any], size: int) -> bytes | None:
 
 def _ending(record: dict[str, Any], oddities: list[NoteKind]) -> Ending | None:
     """Return how a response ended by its logged reasons, None if the log does not say."""
+    if _ANY_ENDING.isdisjoint(record):
+        return None
     logged = [record.get(name) for name in _END_FIELDS]
     reasons = [reason for reason in logged if reason is not None]
     endings = [ending for ending in map(ending_of, reasons) if ending]
-    completed = record.get("is_completed")  # of agents: whether the task was done
+    completed = record.get(_COMPLETED)
     for ending in endings:
         # The last reply of a conversation may end by itself although a limit stopped it then.
         if ending is not Ending.FINISHED:
