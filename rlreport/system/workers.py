@@ -45,6 +45,12 @@ AHEAD = (
 _QUEUED = 2  # jobs sent to a forked process: the running one, and the next
 _GRACE_SECONDS = 10  # in which a process that is stopped may clean up
 _DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG of prctl(2)
+# Parameters of mallopt(3): free memory at the end of the heap that stays there, and the size from
+# which an allocation is apart from the heap, and given back as soon as it is freed
+_TRIM_THRESHOLD = -1
+_KEPT_BYTES = 32 << 20
+_MMAP_THRESHOLD = -3
+_LARGE_BYTES = 4 << 20
 _KILLED = "a worker process was killed (out of memory?); try --workers 1"
 
 
@@ -345,6 +351,7 @@ def _prepare_process(parent_pid: int) -> None:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
     gc.freeze()  # else the search for cycles copies the inherited memory
     collect_rarely()
+    keep_freed_memory()
     # Without these streams, the descriptors 1 and 2 may be of other files.
     if sys.__stdout__ and sys.__stderr__:
         os.dup2(2, 1)  # standard output is for the results of the command
@@ -354,6 +361,18 @@ def release_memory() -> None:
     """Make glibc return freed memory to the operating system; no effect elsewhere."""
     with suppress(OSError, TypeError, AttributeError):  # not glibc
         ctypes.CDLL(None).malloc_trim(0)
+
+
+def keep_freed_memory() -> None:
+    """Make glibc keep some freed memory for this process to use again; no effect elsewhere.
+
+    Call it only in processes that rlreport owns. Else arrays of a MB, which are made and freed all
+    the time, are given back to the operating system and requested again, each page anew.
+    """
+    with suppress(OSError, TypeError, AttributeError):  # not glibc
+        libc = ctypes.CDLL(None)
+        libc.mallopt(_TRIM_THRESHOLD, _KEPT_BYTES)
+        libc.mallopt(_MMAP_THRESHOLD, _LARGE_BYTES)
 
 
 def collect_rarely() -> None:
