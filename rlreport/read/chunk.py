@@ -269,8 +269,12 @@ def _add_token_columns(
             token_figures["kl_max_position"] = _positions_in_all(
                 token_figures["kl_max_position"], tokens, sampled.offsets
             )
+    count = len(columns["step"])
     for name, values in token_figures.items():
-        columns[name] = np.full(len(columns["step"]), np.nan)
+        if len(tokens.rows) == count:  # as usual: all rows have tokens
+            columns[name] = values
+            continue
+        columns[name] = np.full(count, np.nan)
         columns[name][tokens.rows] = values
     if "rlhf_reward" in token_figures:
         rlhf, reward = (
@@ -346,10 +350,11 @@ def _set_finished(
     """
     ending = np.array([row.ending or 0 for row in rows], np.int8)
     finished: Floats = (ending == Ending.FINISHED).astype(np.float64)
-    source = np.where(
-        np.isin(ending, (0, Ending.OTHER)), FinishSource.UNKNOWN, FinishSource.REASON
-    ).astype(np.int8)
-    finished[source == FinishSource.UNKNOWN] = np.nan
+    is_unknown = (ending == 0) | (ending == Ending.OTHER)
+    source = np.where(is_unknown, FinishSource.UNKNOWN, FinishSource.REASON).astype(
+        np.int8
+    )
+    finished[is_unknown] = np.nan
     has_tokens = np.zeros(len(rows), dtype=bool)
     if tokens is not None:
         has_last_token = tokens.has_strings & (tokens.lengths > 0)

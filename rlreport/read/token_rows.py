@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlreport.fields import LARGEST_NUMBER, TOKEN_ARRAYS
-from rlreport.figures.ragged import Floats, Ints, offsets_of, row_sums
+from rlreport.figures.ragged import Floats, Ints, lengths_of, offsets_of, row_sums
 from rlreport.figures.tokens import LOGGED, TokenFigures, token_figures
 from rlreport.options import GaeOptions
 from rlreport.read.record import FLOAT_BYTES, TokenFields
@@ -41,7 +41,7 @@ class TokenRows:
 
     @property
     def lengths(self) -> Ints:
-        return np.diff(self.offsets)
+        return lengths_of(self.offsets)
 
     def marks(self, token: str) -> Bools:
         """Return which tokens equal ``token``, bool (N,)."""
@@ -86,11 +86,14 @@ class TokenRows:
         sizes = row_sums(keep.astype(np.float64), self.offsets).astype(np.int64)
         # Values of tokens that are dropped do not count as missing.
         nan_values = self.nan_values
+        dropped = np.flatnonzero(~keep)
         for flat in self.arrays.values():
-            is_dropped_nan = np.isnan(flat) & ~keep
-            if is_dropped_nan.any():
-                sums = row_sums(is_dropped_nan.astype(np.float64), self.offsets)
-                nan_values = nan_values - sums.astype(np.int64)
+            missing = dropped[np.isnan(flat[dropped])]
+            if len(missing):
+                row_of_missing = np.searchsorted(self.offsets, missing, "right") - 1
+                nan_values = nan_values - np.bincount(
+                    row_of_missing, minlength=len(nan_values)
+                )
         return replace(
             self,
             offsets=offsets_of(sizes),
@@ -242,12 +245,12 @@ def _fold_rewards(
     row's first one. A row without a sampled token loses its rewards. ``offsets`` of the rows are
     among all tokens, ``sampled_offsets`` among the sampled ones.
     """
-    row = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+    row = np.repeat(np.arange(len(offsets) - 1), lengths_of(offsets))
     # For each token, the number of the sampled token that takes its reward
     last_sampled = np.cumsum(sampled) - 1
     target = np.clip(last_sampled, sampled_offsets[row], sampled_offsets[row + 1] - 1)
     # In a row without sampled tokens, the target is a token of another row.
-    has_sampled = np.diff(sampled_offsets)[row] > 0
+    has_sampled = lengths_of(sampled_offsets)[row] > 0
     moved = np.flatnonzero(~sampled & np.isfinite(rewards) & has_sampled)
     added = np.bincount(target[moved], rewards[moved], int(sampled_offsets[-1]))
     return rewards[sampled] + added
