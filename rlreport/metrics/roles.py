@@ -181,23 +181,39 @@ class Key(NamedTuple):
 
 
 @cache
-def known_keys() -> dict[Key, re.Pattern[str]]:
-    """Return row of ``keys.csv`` -> pattern of metric names, most preferred first."""
+def known_keys() -> tuple[Key, ...]:
+    """Return the rows of ``keys.csv``, most preferred first."""
     text = (files("rlreport.metrics") / "keys.csv").read_text("utf-8")
-    patterns: dict[Key, re.Pattern[str]] = {}
-    for row in csv.DictReader(text.splitlines()):
-        key = Key(**row)
-        escaped = re.escape(_RUN.sub("", key.key.lower()))
-        patterns[key] = re.compile(escaped.replace(r"\*", ".+"))
-    return patterns
+    return tuple(Key(**row) for row in csv.DictReader(text.splitlines()))
+
+
+@cache
+def _names_of_keys() -> dict[Key, str | re.Pattern[str]]:
+    """Return key -> the plain name of its metric, or a pattern if a part of the name is variable.
+
+    To compile a pattern for each key would take 20 ms.
+    """
+    names: dict[Key, str | re.Pattern[str]] = {}
+    for key in known_keys():
+        plain = _RUN.sub("", key.key.lower())
+        names[key] = plain
+        if "*" in plain:
+            names[key] = re.compile(re.escape(plain).replace(r"\*", ".+"))
+    return names
 
 
 @lru_cache(10_000)
 def _keys_of(name: str) -> tuple[Key, ...]:
     """Return the rows of ``keys.csv`` that match a metric's name."""
     plain = _RUN.sub("", name.lower())
-    patterns = known_keys()
-    return tuple(key for key in patterns if patterns[key].fullmatch(plain))
+    names = _names_of_keys()
+    return tuple(key for key in names if _is_name(plain, names[key]))
+
+
+def _is_name(plain: str, expected: str | re.Pattern[str]) -> bool:
+    if isinstance(expected, str):
+        return plain == expected
+    return expected.fullmatch(plain) is not None
 
 
 def is_known_key(name: str) -> bool:
@@ -243,7 +259,7 @@ def roles_of(
     taken = {role: name for role, name in given.items() if name in logged}
     names = by_preference(logged - set(taken.values()))
     if not names:
-        return taken  # reading the keys and their patterns takes 20 ms
+        return taken  # before the keys are read
     roles = _roles_by_keys(names) | taken
     # A name that is a key of a framework never has another role by a pattern.
     unknown = [name for name in names if not _keys_of(name)]
