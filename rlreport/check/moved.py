@@ -397,10 +397,10 @@ def _columns(run: Run, courses: Sequence[Course], known: set[str]) -> Iterator[_
     if "step" not in means:
         return
     at = means["step"].to_numpy(np.int64)
-    names = [str(name) for name in means.columns]
+    names = [str(name) for name in means.columns if name != "step"]
     copies = _metrics_of(courses, roles_of(names))
     for name in names:
-        if name not in {"step", *run.tables.reward_parts, *known, *copies}:
+        if name not in {*run.tables.reward_parts, *known, *copies}:
             values = means[name].to_numpy(np.float64)
             yield _Unread(Series(at, values), "column", name, "")
 

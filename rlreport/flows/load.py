@@ -12,7 +12,6 @@ from rlreport.about.card import run_card
 from rlreport.errors import UnusableInputError, UsageError
 from rlreport.formats.base import Row
 from rlreport.formats.trainer_state import planned_steps
-from rlreport.metrics.console_files import unknown_consoles
 from rlreport.metrics.find import TrainerMetrics, find_and_read
 from rlreport.options import GaeOptions, ReadOptions, part
 from rlreport.read.logs import read_logs
@@ -129,6 +128,8 @@ def read_run(
             trainer = Trainer(wide.paths, wide.table, settings)
             scan = read(trainer=trainer, used=used)
             return ReadRun(scan, wide, planned_steps(wide.paths, settings))
+        from rlreport.metrics.console_files import unknown_consoles
+
         # The first three notes on metrics may say why none were found, either.
         reasons = [str(note.text) for note in metrics.notes[:3]] if explain else []
         parts = [str(error), *reasons, unknown_consoles(logs)]

@@ -16,19 +16,16 @@ from rlreport.about.card import configured
 from rlreport.errors import UnusableInputError
 from rlreport.formats.metric_rows import COUNTER, MAX_NAME, NO_METRICS, Record
 from rlreport.metrics.console_end import ConsoleEnd
+from rlreport.metrics.console_names import is_console_name
 from rlreport.metrics.console_pieces import pieces_of
 from rlreport.metrics.console_rows import Row
 from rlreport.metrics.console_steps import is_of_rl, numbered, survey
 from rlreport.metrics.consoles import TRAINERS, console_rows
 from rlreport.metrics.lines import ROUNDED, UnusedRows, number
 from rlreport.metrics.progress_bars import Bar, Bars
-from rlreport.read.listing import COMPRESSIONS
 from rlreport.system.documents import load_config
 from rlreport.tables import NoteKind
 from rlreport.text.messages import translatable
-
-# Suffixes of the names of consoles, such as ``nohup.out`` and ``slurm-123.out``
-SUFFIXES = (".log", ".txt", ".out")
 
 OTHER_PHASE = translatable(
     "rows of the console are of training without a reward, such as SFT: left out, as the console "
@@ -105,12 +102,6 @@ def trainer_names() -> str:
     """Return the names of the trainers whose consoles are read."""
     names = [trainer.name for trainer in TRAINERS]
     return f"{', '.join(names[:-1])} and {names[-1]}"
-
-
-def is_console_name(name: str) -> bool:
-    """Return whether a file in a folder is named like a console, maybe compressed."""
-    path = Path(name)
-    return (path.stem if path.suffix in COMPRESSIONS else name).endswith(SUFFIXES)
 
 
 def unknown_consoles(logs: Sequence[str | Path]) -> str:

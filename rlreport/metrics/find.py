@@ -26,7 +26,6 @@ from rlreport.formats.base import Row
 from rlreport.formats.metric_rows import STEP_KEYS, TEXT_KEYS, Record
 from rlreport.formats.registry import detect
 from rlreport.metrics import (
-    console_files,
     csv_files,
     json_files,
     lines,
@@ -35,8 +34,7 @@ from rlreport.metrics import (
     wandb_file,
 )
 from rlreport.metrics.chosen_roles import choose_roles
-from rlreport.metrics.console_choice import consoles_to_omit, runs_of
-from rlreport.metrics.console_files import console_records
+from rlreport.metrics.console_names import is_console_name
 from rlreport.metrics.files_of_run import (
     OF_ONE_RUN,
     FileTable,
@@ -216,6 +214,13 @@ def _files_of(path: Path, root: Path) -> list[MetricsSource]:
     return [MetricsSource(path, read, run)]
 
 
+def _console_records(path: Path, unused: UnusedRows) -> Iterator[Record]:
+    # Lazily: few runs have consoles, which are read by many modules.
+    from rlreport.metrics.console_files import console_records
+
+    return console_records(path, unused)
+
+
 _READERS: dict[str, Callable[..., Iterator[Record]]] = {
     "events": trackers.tensorboard_records,
     ".csv": csv_files.csv_records,
@@ -223,7 +228,7 @@ _READERS: dict[str, Callable[..., Iterator[Record]]] = {
     ".wandb": wandb_file.wandb_records,
     ".jsonl": json_files.json_line_records,
     ".json": json_files.json_records,
-    "console": console_records,
+    "console": _console_records,
 }
 
 
@@ -252,7 +257,7 @@ def is_metrics(path: Path, *, in_folder: bool = False, wide: bool = False) -> bo
     is_shaped_only = in_folder and kind == ".json" and not _JSON_NAME.search(path.name)
     if is_shaped_only and not wide:
         return False
-    if in_folder and kind == "console" and not console_files.is_console_name(path.name):
+    if in_folder and kind == "console" and not is_console_name(path.name):
         return False
     try:
         has_metrics = not is_shaped_only and _has_metrics(path, kind)
@@ -275,7 +280,9 @@ def _has_metrics(path: Path, kind: str) -> bool:
         case ".json":
             return next(json_files.json_records(path, UnusedRows()), None) is not None
         case "console":
-            return console_files.has_metrics(path)
+            from rlreport.metrics.console_files import has_metrics
+
+            return has_metrics(path)
         case ".jsonl":
             return json_files.are_events(json_files.head_of(path))
         case _:
@@ -480,9 +487,11 @@ def _with_chosen_consoles(
 
     Several consoles in one folder become several runs.
     """
-    consoles = [one for one in sources if one.read.func is console_records]
+    consoles = [one for one in sources if one.read.func is _console_records]
     if not consoles or len(sources) == 1:
         return list(sources)
+    from rlreport.metrics.console_choice import consoles_to_omit, runs_of
+
     others = [one.read(UnusedRows()) for one in sources if one not in consoles]
     omitted = consoles_to_omit([one.path for one in consoles], others)
     for path, why in omitted.items():

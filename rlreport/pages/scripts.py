@@ -23,7 +23,7 @@ _IMPORT = re.compile(
 _EXPORT = re.compile(
     r"^export (?=(?:async )?(?:function|class|const) +(?P<name>\w+))", re.M
 )
-_COMMENT = re.compile(r"^ *(?:/\*\*(?:(?!\*/)[\s\S])*\*/|// .*) *\n", re.M)
+_COMMENT = re.compile(r"^ *(?:/\*\*[^*]*(?:\*(?!/)[^*]*)*\*/|// .*) *\n", re.M)
 # Pattern of a message call in a script; its groups are the text and, if any, the plural text
 _SCRIPT_MESSAGE = re.compile(
     r'\b(?:message|plural|marked|nodes)\(\s*("(?:[^"\\\n]|\\.)*")(?:,\s*("(?:[^"\\\n]|\\.)*"))?'
@@ -150,9 +150,15 @@ def _join(folder: Path, name: str, modules: dict[str, str]) -> None:
         names = re.sub(r"\b(\w+) as (\w+)", r"\1: \2", match["names"])
         return f'const {{{names}}} = modules["{imported}"];\n'
 
+    exports: list[str] = []
+
+    def without_export(match: re.Match[str]) -> str:
+        exports.append(match["name"])
+        return ""
+
     source = _COMMENT.sub("", (folder / name).read_text("utf-8"))
-    exports = ", ".join(match["name"] for match in _EXPORT.finditer(source))
-    body = _EXPORT.sub("", _IMPORT.sub(import_line, source))
+    body = _EXPORT.sub(without_export, _IMPORT.sub(import_line, source))
+    names = ", ".join(exports)
     modules[name] = (
-        f'modules["{name}"] = (() => {{\n{body.strip()}\nreturn {{ {exports} }};\n}})();\n'
+        f'modules["{name}"] = (() => {{\n{body.strip()}\nreturn {{ {names} }};\n}})();\n'
     )
