@@ -12,6 +12,7 @@ import pytest
 from benchmarks.peak_memory import measured
 from rlreport.figures.constant import compact, is_constant, take, take_rows
 from rlreport.options import ReadOptions
+from rlreport.pages.encoded import EncodedPage, PageFile
 from rlreport.read.limits import ReadLimits
 from rlreport.read.rollouts import EDGE
 from rlreport.read.sample import with_sample
@@ -185,3 +186,20 @@ def test_peak_memory_is_that_of_all_processes_together():
 def test_a_command_that_fails_is_not_measured():
     with pytest.raises(SystemExit, match="exit status 3"):
         measured([sys.executable, "-c", "raise SystemExit(3)"])
+
+
+def test_pages_wait_in_a_file():
+    file = PageFile()
+    pages = [
+        EncodedPage("steps/0.html", b"a" * MB, 7, ("steps/0.js", b"b" * MB)),
+        EncodedPage("steps/1.html", "é".encode() * MB, 8),
+        EncodedPage("steps/2.html", b"", 9, ("steps/2.js", b"")),
+    ] * 3
+    tracemalloc.start()
+    stored = [file.put(page) for page in pages]
+    size, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert size < MB / 2  # of 12 MB
+    assert [page.weight for page in stored] == [7, 8, 9] * 3
+    for _ in range(2):  # a second output of the same pages
+        assert [page.load() for page in stored] == pages

@@ -56,7 +56,7 @@ class PartFolder:
         try:
             file.write_bytes(packed)
         except OSError as error:
-            raise _cannot_write(error) from None
+            raise cannot_write(error) from None
         return file
 
 
@@ -69,7 +69,7 @@ def part_folder() -> Iterator[PartFolder]:
         try:
             path.mkdir(mode=0o700)
         except OSError as error:
-            raise _cannot_write(error) from None
+            raise cannot_write(error) from None
         yield PartFolder(path)
     finally:
         with held():
@@ -155,7 +155,7 @@ class RolloutSpool:
                 if isinstance(parcel, Path):
                     parcel.unlink()
         except OSError as error:
-            raise _cannot_write(error) from None
+            raise cannot_write(error) from None
 
     def _append(self, part: RolloutPart) -> None:
         """Append the responses of a part: their tokens become ids of the spool's vocabulary."""
@@ -228,7 +228,8 @@ def no_rollouts() -> Rollouts:
     return RolloutSpool().rollouts(places, nothing)
 
 
-def _cannot_write(error: OSError) -> OutputError:
+def cannot_write(error: OSError) -> OutputError:
+    """Return the error to raise where a temporary file cannot be written."""
     return OutputError(
         f"cannot write temporary files to {tempfile.gettempdir()}: {error.strerror}"
     )
