@@ -1,10 +1,11 @@
 """Measure the second build of a log that grew by its last step, with ``--cache``.
 
-    python -m benchmarks.bench_growth LOG [--workers 0] [--runs 2] [--profile 15]
+    python -m benchmarks.bench_growth LOG [--python PYTHON] [--workers 0] [--runs 2] [--profile 15]
 
-LOG is a folder of ``.jsonl`` files, whose rows are in the order of their steps. Prints CPU seconds
-of a build of all but the last step into an empty cache, of the second build with the last step,
-and of a build of the whole log without a cache; and whether the last two reports are the same.
+LOG is a folder of ``.jsonl`` files, whose rows are in the order of their steps; PYTHON has rlreport
+installed, by default this checkout is measured. Prints CPU seconds of a build of all but the last
+step into an empty cache, of the second build with the last step, and of a build of the whole log
+without a cache; and whether the last two reports are the same.
 ``--profile N`` lists the N functions in which the second build, with one worker, spends most time
 (wall time: on a machine without other work).
 """
@@ -14,16 +15,14 @@ from __future__ import annotations
 import argparse
 import filecmp
 import io
-import os
 import pstats
 import shutil
-import sys
 import tempfile
 from pathlib import Path
 
 import orjson
 
-from benchmarks.peers.__main__ import timed
+from benchmarks.builds import compile_once, python_of, timed
 
 
 def without_last_step(log: Path, copy: Path) -> dict[Path, bytes]:
@@ -74,7 +73,9 @@ def files_in(folder: Path) -> list[str]:
 class Growth:
     """Builds of a log before and after it grew, in a folder of their own."""
 
-    def __init__(self, log: Path, folder: Path, workers: int) -> None:
+    def __init__(
+        self, log: Path, folder: Path, python: list[str], workers: int
+    ) -> None:
         self.log = folder / "log"
         self.appended = without_last_step(log, self.log)
         self.before = (
@@ -82,6 +83,7 @@ class Growth:
         )  # report and cache of the log without its last step
         self.after = folder / "after"
         self.whole = folder / "whole"
+        self.python = python
         self.workers = workers
 
     def command(
@@ -95,7 +97,7 @@ class Growth:
     def seconds(self, out: Path, *options: str) -> float:
         """Return the CPU seconds of a build."""
         build = self.command(out, *options)
-        return timed([sys.executable, "-m", "rlreport", *build])[0]
+        return timed([*self.python, "-m", "rlreport", *build])[0]
 
     def first(self) -> float:
         """Build the log without its last step into an empty cache."""
@@ -130,7 +132,7 @@ class Growth:
         build = self.command(self.after, "--cache", cache, workers=1)
         file = self.after / "profile"
         profiler = ["-m", "cProfile", "-o", str(file), "-m"]
-        timed([sys.executable, *profiler, "rlreport", *build])
+        timed([*self.python, *profiler, "rlreport", *build])
         text = io.StringIO()
         stats = pstats.Stats(str(file), stream=text).strip_dirs()
         stats.sort_stats("tottime").print_stats(most)
@@ -142,14 +144,15 @@ def main() -> None:
     """Print the seconds of the builds, their ratio, and the profile."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("log", type=Path)
+    parser.add_argument("--python", help="Python of an environment with rlreport")
     parser.add_argument("--workers", type=int, default=0)
     parser.add_argument("--runs", type=int, default=2)
     parser.add_argument("--profile", type=int, default=0, metavar="N")
     given = parser.parse_args()
-    # As users have it: modules are compiled in the first run only
-    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    compile_once()
     with tempfile.TemporaryDirectory() as folder:
-        growth = Growth(given.log, Path(folder), given.workers)
+        python = python_of(given.python)
+        growth = Growth(given.log, Path(folder), python, given.workers)
         share = sum(map(len, growth.appended.values())) / size_of(growth.log)
         first = min(growth.first() for _ in range(given.runs))
         growth.append()

@@ -184,8 +184,9 @@ def test_jobs_on_a_cluster_are_done_elsewhere_in_order_and_raise_what_they_raise
 def test_results_that_wait_for_an_earlier_one_are_a_few(nodes, tmp_path) -> None:
     with Workers(ray=nodes.address) as workers:
         list(workers.map(jobs.where, range(9), 0.0))  # the processes have started
-        quick = [(number, 0.1) for number in range(1, 60)]
-        counts = list(workers.map(jobs.written_after, [(0, 5.0), *quick], tmp_path))
+        work = [(number, 0.1) for number in range(60)]
+        work[0] = (0, 5.0)
+        counts = list(workers.map(jobs.written_after, work, tmp_path))
     # Others are done while the first takes long, but not all 60.
     assert NODES <= counts[0] <= 2 * NODES + 1
     assert len(list(tmp_path.iterdir())) == 60
@@ -208,8 +209,9 @@ def test_all_nodes_are_asked_at_once_also_while_they_are_busy(
 ) -> None:
     with Workers(ray=nodes.address) as workers:
         assert workers.on_each_node(jobs.node_asleep, 0.0) == [platform.node()] * NODES
-        long = [(number, 15.0) for number in range(1, 2 * NODES + 1)]
-        busy = workers.map(jobs.written_after, [(0, 0.0), *long], tmp_path)
+        work = [(number, 15.0) for number in range(2 * NODES + 1)]
+        work[0] = (0, 0.0)
+        busy = workers.map(jobs.written_after, work, tmp_path)
         next(busy)
         workers.on_each_node(jobs.node_asleep, 0.0)
         assert len(list(tmp_path.iterdir())) == 1  # the other jobs are not done

@@ -196,9 +196,8 @@ def test_what_only_this_machine_needs_may_be_only_here(
 ) -> None:
     here, there = folders.run("whole")
     write(here / "config.yaml", ["learning_rate: 1e-6\n"])
-    write(
-        here / "metrics.jsonl", [{"step": i, "loss": 1.0 / (i + 1)} for i in range(4)]
-    )
+    losses = [{"step": step, "loss": 4.0 - step} for step in range(4)]
+    write(here / "metrics.jsonl", losses)
     write(there / "step_9.jsonl", [row(9)])  # listed here, it would be read
     build(here, tmp_path / "local", workers=1)
     build(here, tmp_path / "cluster", ray=address)

@@ -1,10 +1,12 @@
 """Read one log with rlreport and by other means, side by side; print a Markdown table.
 
-    python -m benchmarks.peers LOG [--rlloggingboard CHECKOUT] [--board-python PYTHON] [--runs 2]
+    python -m benchmarks.peers LOG [--python PYTHON] [--runs 2]
+        [--rlloggingboard CHECKOUT --board-python PYTHON]
 
 LOG is a folder of ``.jsonl`` files in RLLoggingBoard's format. Each row of the table is a process
-of its own: ``rlreport build`` with all cores and with one worker; RLLoggingBoard's loading, if
-its code is given (CHECKOUT has ``rl_logging_board.py``, and PYTHON its requirements);
+of its own: ``rlreport build`` with all cores and with one worker, of this checkout or installed
+for ``--python``; RLLoggingBoard's loading, if its code is given (CHECKOUT has
+``rl_logging_board.py``, and the Python of ``--board-python`` its requirements);
 ``pandas.read_json`` and the means of each step; and the floor, which is ``orjson.loads`` of each
 line and a float32 array of each of its lists of numbers.
 
@@ -18,11 +20,8 @@ import datetime
 import json
 import os
 import platform
-import resource
-import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -32,9 +31,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from benchmarks.builds import compile_once, python_of, timed, version_of
 from benchmarks.peak_memory import measured
 
-ROOT = Path(__file__).resolve().parents[2]
 BOARD = Path(__file__).with_name("board.py")
 PACKAGES = ("numpy", "pandas", "orjson")
 
@@ -66,11 +65,11 @@ class Figures:
 
 
 def commands(
-    log: Path, board: Path | None, board_python: str
+    log: Path, installed: str | None, board: Path | None, board_python: str
 ) -> dict[str, tuple[str, ...]]:
     """Return peer -> command, which gets the path of the result as its last argument."""
+    build = (*python_of(installed), "-m", "rlreport", "build", str(log), "-q")
     script = (sys.executable, "-m")
-    build = (*script, "rlreport", "build", str(log), "-q")
     peers = {
         BUILD: (*build, "-o"),
         ONE_WORKER: (*build, "--workers", "1", "-o"),
@@ -98,18 +97,6 @@ def compare(
         cpu, wall = map(min, zip(*seconds[peer], strict=True))
         figures[peer] = Figures(cpu, wall, peak, read_result(result))
     return figures
-
-
-def timed(command: list[str]) -> tuple[float, float]:
-    """Run a command; return CPU and wall seconds."""
-    # Sampling memory at the same time adds up to 10%, as the kernel walks the process's pages
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    start = time.perf_counter()
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-    wall = time.perf_counter() - start
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    user = after.ru_utime - before.ru_utime
-    return user + after.ru_stime - before.ru_stime, wall
 
 
 def read_result(path: Path) -> dict[str, Any]:
@@ -171,7 +158,9 @@ def table(figures: dict[str, Figures]) -> list[str]:
     return lines
 
 
-def conditions(log: Path, figures: dict[str, Figures], load: float) -> list[str]:
+def conditions(
+    log: Path, figures: dict[str, Figures], rlreport: str, load: float
+) -> list[str]:
     """Return lines on log, machine and versions; ``load`` is the load average before."""
     files = sorted(log.glob("*.jsonl"))
     size = sum(path.stat().st_size for path in files)
@@ -184,7 +173,7 @@ def conditions(log: Path, figures: dict[str, Figures], load: float) -> list[str]
     lines = [
         f"- Log: {size / 1e6:,.0f} MB in {len(files)} files, {rows:,} responses.",
         f"- Machine: {cores} cores, {processor()}; load average before: {load:.1f}{remark}.",
-        f"- Versions: rlreport {commit()}, {', '.join([python, *packages])}.",
+        f"- Versions: rlreport {rlreport}, {', '.join([python, *packages])}.",
     ]
     if LOADING in figures:
         lines.append(f"- RLLoggingBoard: {figures[LOADING].result['versions']}.")
@@ -200,26 +189,21 @@ def processor() -> str:
     return platform.machine()
 
 
-def commit() -> str:
-    """Return the commit of this checkout, with a mark if files differ from it."""
-    command = ["git", "describe", "--always", "--dirty"]
-    return subprocess.check_output(command, cwd=ROOT, text=True).strip()
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Compare, print the table and how it was measured; return the exit status."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.peers", description=__doc__.partition("\n")[0]
     )
     parser.add_argument("log", type=Path)
+    parser.add_argument("--python", help="Python of an environment with rlreport")
     parser.add_argument("--rlloggingboard", type=Path, metavar="CHECKOUT")
     parser.add_argument("--board-python", default=sys.executable, metavar="PYTHON")
     parser.add_argument("--runs", type=int, default=2)
     given = parser.parse_args(arguments)
-    # As users have it: modules are compiled in the first run only
-    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    compile_once()
     load = os.getloadavg()[0]
-    peers = commands(given.log, given.rlloggingboard, given.board_python)
+    board = (given.rlloggingboard, given.board_python)
+    peers = commands(given.log, given.python, *board)
     with tempfile.TemporaryDirectory() as folder:
         figures = compare(peers, given.runs, Path(folder))
     ours = figures[BUILD]
@@ -227,7 +211,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(f"Measured on {datetime.date.today()}:\n")
     print(*table(figures), sep="\n")
     print(f"\nCPU of `rlreport build` / CPU of the floor: {ratio:.2f}\n")
-    print(*conditions(given.log, figures, load), sep="\n")
+    print(*conditions(given.log, figures, version_of(given.python), load), sep="\n")
     print(
         f"- Timed rounds: {given.runs}, of which the minimum counts. Memory: largest sum of PSS "
         "over the processes, in another round."

@@ -10,6 +10,7 @@ import click
 
 from rlreport.cli.browser import show_page
 from rlreport.cli.command import Command
+from rlreport.cli.file_lines import log_lines, metrics_lines
 from rlreport.cli.option import (
     fail_on_option,
     open_option,
@@ -42,12 +43,11 @@ from rlreport.options import (
     CompareOptions,
 )
 from rlreport.text.language import Language
-from rlreport.text.numbers import byte_size, counted
+from rlreport.text.numbers import counted
 
 if TYPE_CHECKING:
     from rlreport.read.field_list import FileFields
     from rlreport.read.tables import Scan
-    from rlreport.tables import LogFile, MetricsFile
 
 FAILED = 1  # exit status if a finding reaches the severity of ``--fail-on``
 
@@ -222,8 +222,8 @@ def inspect(logs: tuple[str, ...], **given: Any) -> None:
         say(f"no rollouts; trainer metrics of {counted(run_count, 'run')}")
     times = times_of(scan.responses, scan.extras, metrics)
     _say_section("times", time_lines(times))
-    _say_section("files", map(_file_line, scan.files))
-    _say_section("trainer metrics", map(_metrics_line, metrics.files))
+    _say_section("files", log_lines(scan.files))
+    _say_section("trainer metrics", metrics_lines(metrics.files))
     if has_rollouts:
         _say_section("fields", _field_lines(scan))
     _say_section("notes", map(note_in_words, [*scan.notes, *metrics.notes]))
@@ -284,22 +284,6 @@ def _say_steps(scan: Scan) -> None:
     if incomplete_steps:
         more = ", …" if len(incomplete_steps) > LISTED else ""
         say(f"incomplete steps: {', '.join(map(str, incomplete_steps[:LISTED]))}{more}")
-
-
-def _file_line(file: LogFile) -> str:
-    """Return a line on a log: its name, format, size and responses, and why that format."""
-    left_out = f", {file.bad:,} left out" if file.bad else ""
-    why = f" ({file.why})" if file.why else ""
-    return (
-        f"{file.name}  {file.format}, {byte_size(file.size)}, {counted(file.rows, 'response')}"
-        f"{left_out}{why}"
-    )
-
-
-def _metrics_line(file: MetricsFile) -> str:
-    """Return a line on a file of trainer metrics."""
-    metrics = counted(len(file.metrics), "metric")
-    return f"{file.name}  {metrics} of {counted(file.steps, 'step')}"
 
 
 def _field_lines(scan: Scan) -> Iterator[str]:

@@ -18,7 +18,7 @@ from rlreport.cli import browser, commands, watch
 from rlreport.cli.terminal import say, say_click_error, say_error
 from rlreport.errors import RlreportError, stop, stop_if_signalled
 from rlreport.signals import INTERRUPTED, Terminated, handle
-from rlreport.system.memory import collect_rarely
+from rlreport.system.memory import collect_rarely, keep_freed_memory
 
 
 class Program(click.Group):
@@ -30,6 +30,7 @@ class Program(click.Group):
         # NumPy's linear algebra (hardly used) would start threads, and threads rule out forking.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
         collect_rarely()
+        keep_freed_memory()
         # Else Python would search all objects for cycles at exit.
         atexit.register(gc.freeze)
         handle(_stop)

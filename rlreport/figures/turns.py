@@ -148,12 +148,14 @@ class RowMetadata:
         left_out: why the row is not a trained response, a key of ``notes.ODDITIES``; "" if it is.
         figures: numbers by column of the response table.
         tools: counts of answers by tool name.
+        turns: the conversation after the prompt, as logged or as the text shows it; empty without.
     """
 
     split: str | None = None
     left_out: str = ""
     figures: dict[str, float] = field(default_factory=dict)
     tools: dict[str, ToolCounts] = field(default_factory=dict)
+    turns: Sequence[Turn] = ()
 
 
 def row_metadata(
@@ -173,6 +175,7 @@ def row_metadata(
     elif record.get("filtered_out") is True:
         metadata.left_out = "filtered_out"
     if turns:
+        metadata.turns = turns
         metadata.figures = _turn_figures(turns, prompt)
         metadata.tools = _tool_counts(turns)
         trained = _trained_environment(turns, record.get("response_mask"))
@@ -450,6 +453,8 @@ def normalize_turns_and_mask(
     # 1 for each token that was sampled, 0 for each other
     mask = row.get("response_mask")
     logged_turns = row.get("turns")
+    if mask is None and logged_turns is None:
+        return problems
     ids = row.get("token_ids")
     if cut and isinstance(mask, list):
         mask = mask[:tokens]

@@ -39,6 +39,8 @@ def _is_judges(name: str) -> bool:
 def judges_texts(record: Mapping[str, object]) -> dict[str, str]:
     """Return name -> text of what a judge read or wrote, also one level within objects."""
     texts: dict[str, str] = {}
+    if record.keys() <= CANONICAL:
+        return texts
     for name, value in _texts(record):
         if value.strip():
             texts.setdefault(name, _bounded(value))

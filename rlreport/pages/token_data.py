@@ -144,24 +144,27 @@ def decimal(
 
     Mantissas have no trailing zeros; NaN has exponent -128. Values must be in float32's range.
     """
-    missing = np.isnan(values)
-    numbers = np.where(missing, 0.0, values)
-    magnitude = np.where(numbers == 0, 1.0, np.abs(numbers))  # 0 has no logarithm
-    leading = np.floor(np.log10(magnitude)).astype(np.int64)  # power of the first digit
-    exponent = leading - (digits - 1)
+    has_digits = np.abs(values) > 0  # it is neither 0 nor missing
+    numbers = np.where(has_digits, values, 1.0)
+    leading = np.floor(np.log10(np.abs(numbers)))  # power of the first digit
+    exponent = leading.astype(np.int64) - (digits - 1)
     exponent = np.clip(exponent, -_MOST_EXPONENT, _MOST_EXPONENT)
     # Multiplying by an exact power of ten keeps decimals such as 0.1 exact.
     power = _POWERS[np.abs(exponent)]
-    scaled = np.where(exponent < 0, numbers * power, numbers / power)
+    scaled = numbers * power
+    is_whole = exponent >= 0
+    scaled[is_whole] = numbers[is_whole] / power[is_whole]
     mantissa = np.rint(scaled).astype(np.int64)
+    mantissa[~has_digits] = 0
     # Remove a zero from all mantissas that end in one, until none does.
-    ending_in_0 = np.flatnonzero((mantissa % 10 == 0) & (mantissa != 0))
+    ends_in_0 = mantissa // 10 * 10 == mantissa
+    ending_in_0 = np.flatnonzero(ends_in_0 & (mantissa != 0))
     while len(ending_in_0):
         mantissa[ending_in_0] //= 10
         exponent[ending_in_0] += 1
         ending_in_0 = ending_in_0[mantissa[ending_in_0] % 10 == 0]
     exponent[mantissa == 0] = 0
-    exponent[missing] = MISSING_EXPONENT
+    exponent[np.isnan(values)] = MISSING_EXPONENT
     return mantissa, exponent.astype(np.int8)
 
 

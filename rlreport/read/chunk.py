@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import math
-import re
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import xxhash
 from numpy.typing import NDArray
 
 from rlreport.fields import CANONICAL, REWARDS, AssumedStep
@@ -26,16 +23,16 @@ from rlreport.read.changed import Change
 from rlreport.read.limits import LIMITS, ReadLimits
 from rlreport.read.record import ParsedRow
 from rlreport.read.remarks import LogPosition, Remarks
-from rlreport.read.rollouts import CleanTexts, rollout_part
+from rlreport.read.rollouts import rollout_part
 from rlreport.read.spool import Parcel, PartFolder
+from rlreport.read.texts import Columns as Columns
+from rlreport.read.texts import clean_texts, text_columns, text_hash
 from rlreport.read.token_rows import TokenRows, token_rows
+from rlreport.read.vocabulary import Numbers
 from rlreport.system.function_process import Signature
 from rlreport.system.memory import release_memory
 from rlreport.tables import NoteKind, RowRole
-from rlreport.text.clean import EOS_TOKENS, clean_prompt, clean_text, safe_text
-from rlreport.text.labels import answer_marks, label_hit
-from rlreport.text.scripts import is_garbled, main_script
-from rlreport.text.tokens import structure_of
+from rlreport.text.clean import EOS_TOKENS, safe_text
 
 
 class FinishSource(IntEnum):
@@ -73,7 +70,6 @@ _CLOSING = "</think>"
 _ENDINGS = tuple(EOS_TOKENS)
 _LAST_LETTERS = frozenset(token[-1] for token in EOS_TOKENS)
 
-Columns = dict[str, NDArray[np.generic]]
 ToolUse = tuple[int, str, *tuple[int, ...]]  # row, tool name, *ToolCounts
 
 
@@ -144,23 +140,27 @@ class Row(NamedTuple):
 
 
 def batch_columns(
-    batch: Sequence[Row], settings: RangeSettings, chunk: Chunk
+    batch: Sequence[Row], settings: RangeSettings, chunk: Chunk, numbers: Numbers
 ) -> Columns:
-    """Return a batch of R rows as columns, (R,) each; add what is no column to ``chunk``."""
+    """Return a batch of R rows as columns, (R,) each; add what is no column to ``chunk``.
+
+    ``numbers`` are the ids of the rows' token strings.
+    """
     options = settings.options
     rows = [row.parsed for row in batch]
     positions = [row.position for row in batch]
     _collect_remarks(rows, positions, chunk)
     calls = [row.call for row in batch]
-    texts = _clean_texts(rows, calls, options.pad_tokens)
-    columns = _origin_columns(batch) | _row_columns(rows, texts, options)
-    columns |= _fit_of_tokens(rows, texts.responses)
+    texts = clean_texts(rows, calls, options.pad_tokens)
+    columns = _origin_columns(batch) | text_columns(rows, texts, options)
+    _add_row_columns(columns, rows)
     token_figures = TokenFigures()
     # Logged numbers may be as large as float64 allows; overflow yields infinity.
     with np.errstate(over="ignore", invalid="ignore"):
         tokens = token_rows(
             [row.tokens for row in rows],
-            frozenset(options.pad_tokens),
+            numbers,
+            options.pad_tokens,
             chunk.remarks,
             positions,
         )
@@ -210,123 +210,6 @@ def _collect_remarks(
         chunk.reward_parts.update(row.parts)
 
 
-def _clean_texts(
-    rows: Sequence[ParsedRow], calls: Sequence[str | None], pads: tuple[str, ...]
-) -> CleanTexts:
-    """Return the texts of rows without padding, as all columns and pages use them."""
-    return CleanTexts(
-        responses=[clean_text(row.response, pads) for row in rows],
-        references=[
-            None if row.reference is None else clean_text(row.reference, pads)
-            for row in rows
-        ],
-        calls=calls,
-    )
-
-
-def _text_columns(texts: CleanTexts) -> Columns:
-    """Return the columns that are computed from texts of responses and references."""
-    responses = texts.responses
-    reference_chars = [
-        np.nan if text is None else len(text) for text in texts.references
-    ]
-    return {
-        "response_hash": np.array(list(map(text_hash, responses)), np.uint64),
-        "response_chars": np.array(list(map(len, responses)), np.int64),
-        "structure": np.array(list(map(structure_of, responses)), np.int64),
-        "garbled": np.array(list(map(is_garbled, responses)), np.float64),
-        "ref_response_chars": np.array(reference_chars, np.float64),
-    }
-
-
-def _label_hits(rows: Sequence[ParsedRow], responses: Sequence[str]) -> Floats:
-    """Return whether each row's final answer is its label: 1, 0, or NaN if unknown, (R,)."""
-    hits = np.full(len(rows), np.nan)
-    for i, (row, response) in enumerate(zip(rows, responses, strict=True)):
-        label = row.carried.get("ground_truth")
-        if label is not None:
-            hits[i] = label_hit(_last_turn(row) or response, label)
-    return hits
-
-
-def _answer_formats(rows: Sequence[ParsedRow], responses: Sequence[str]) -> Ints:
-    """Return how each row marks its final answer, as bits of ``labels.ANSWER_MARKS``, (R,)."""
-    marks = [
-        answer_marks(_last_turn(row) or response)
-        for row, response in zip(rows, responses, strict=True)
-    ]
-    return np.array(marks, np.int64)
-
-
-def _other_scripts(prompts: Sequence[_Prompt], responses: Sequence[str]) -> Floats:
-    """Return whether each row is in another script than its prompt: 1, 0, or NaN, (R,).
-
-    It is unknown if one of them has few letters.
-    """
-    others = np.full(len(responses), np.nan)
-    for i, (prompt, response) in enumerate(zip(prompts, responses, strict=True)):
-        script = prompt.script and main_script(response)
-        if script:
-            others[i] = script != prompt.script
-    return others
-
-
-def _last_turn(row: ParsedRow) -> str:
-    """Return the last text that the policy wrote in a conversation, "" without turns.
-
-    The response of a conversation contains the outputs of tools, too.
-    """
-    turns: Any = row.carried.get("turns") or ()
-    for turn in reversed(turns):
-        text = turn.get("text")
-        if turn["sampled"] and isinstance(text, str) and text.strip():
-            return text
-    return ""
-
-
-# All bytes but ASCII letters and digits
-_NO_LETTERS = bytes(
-    byte for byte in range(256) if not chr(byte).isalnum() or byte > 127
-)
-# What one of tokens and text may lack: control tokens, tags of thinking, bytes written as a token
-_NOT_IN_BOTH = re.compile(r"<[|｜][^<>\s]{1,64}[|｜]>|</?\w{1,12}>|<0x[0-9A-Fa-f]{2}>")
-# Fewer letters say little about whether tokens are those of a text
-_FEWEST_LETTERS = 8
-
-
-def _fit_of_tokens(rows: Sequence[ParsedRow], responses: Sequence[str]) -> Columns:
-    """Return the column ``tokens_fit`` if any row has token strings, {} otherwise.
-
-    Of conversations it is unknown, as their text may have more or fewer turns than their tokens.
-    """
-    fits = np.full(len(rows), np.nan)
-    for i, (row, response) in enumerate(zip(rows, responses, strict=True)):
-        if row.tokens.tokens is not None and "turns" not in row.metadata.figures:
-            fits[i] = _is_one_text(row.tokens.text, response)
-    return {} if np.isnan(fits).all() else {"tokens_fit": fits}
-
-
-def _is_one_text(joined: str, response: str) -> float:
-    """Return 1 if one of two texts contains the other, 0 if not, NaN if they are too short.
-
-    One may be cut, or lack the thinking. Only ASCII letters and digits are compared: they are the
-    same in tokens as logged and as decoded, unlike blanks and other characters.
-    """
-    one = _letters(joined)
-    other = _letters(response)
-    if one == other or one in other or other in one:
-        return 1.0 if min(len(one), len(other)) >= _FEWEST_LETTERS else np.nan
-    one = _letters(_NOT_IN_BOTH.sub("", joined))
-    other = _letters(_NOT_IN_BOTH.sub("", response))
-    if min(len(one), len(other)) < _FEWEST_LETTERS:
-        return np.nan
-    return float(one in other or other in one)
-
-
-def _letters(text: str) -> bytes:
-    return text.encode("ascii", "ignore").translate(None, _NO_LETTERS)
-
-
 def _origin_columns(batch: Sequence[Row]) -> Columns:
     """Return where the rows are in the logs, and what they count as."""
     positions = [row.position for row in batch]
@@ -342,26 +225,17 @@ def _origin_columns(batch: Sequence[Row]) -> Columns:
     return {name: np.array(values, np.int64) for name, values in numbers.items()}
 
 
-def _row_columns(
-    rows: Sequence[ParsedRow], texts: CleanTexts, options: ReadOptions
-) -> Columns:
-    """Return the columns that need no tokens."""
-    pads = options.pad_tokens
-    prompts = [_prompt(row.prompt, pads, options.system_end_token) for row in rows]
+def _add_row_columns(columns: Columns, rows: Sequence[ParsedRow]) -> None:
+    """Add the columns that need neither texts nor tokens."""
     # 0 stands for no group, so no group may have the hash 0.
     groups = [0 if row.group is None else text_hash(row.group) or 1 for row in rows]
-    columns: Columns = {
+    columns |= {
         "step": np.array([row.step for row in rows], np.int64),
-        "prompt_hash": np.array([prompt.hash for prompt in prompts], np.uint64),
         "group_hash": np.array(groups, np.uint64),
         "carried": np.array(list(map(_field_bits, rows)), np.int64),
         "rollout": np.array(list(map(_rollout, rows)), np.float64),
         "missing_grade": np.array([row.missing_grade for row in rows], np.int64),
     }
-    columns |= _text_columns(texts)
-    columns["label_hit"] = _label_hits(rows, texts.responses)
-    columns["answer_format"] = _answer_formats(rows, texts.responses)
-    columns["other_script"] = _other_scripts(prompts, texts.responses)
     rewards = np.array([row.rewards for row in rows]).T
     columns |= zip(REWARDS, rewards, strict=True)
     # A reward that is missing for a known reason is counted there, not as NaN.
@@ -373,7 +247,6 @@ def _row_columns(
             if name not in columns:
                 columns[name] = np.full(len(rows), np.nan)
             columns[name][i] = value
-    return columns
 
 
 def _add_token_columns(
@@ -401,8 +274,12 @@ def _add_token_columns(
             token_figures["kl_max_position"] = _positions_in_all(
                 token_figures["kl_max_position"], tokens, sampled.offsets
             )
+    count = len(columns["step"])
     for name, values in token_figures.items():
-        columns[name] = np.full(len(columns["step"]), np.nan)
+        if len(tokens.rows) == count:  # as usual: all rows have tokens
+            columns[name] = values
+            continue
+        columns[name] = np.full(count, np.nan)
         columns[name][tokens.rows] = values
     if "rlhf_reward" in token_figures:
         rlhf, reward = (
@@ -411,21 +288,6 @@ def _add_token_columns(
         columns["non_score_reward"] = difference(rlhf, reward)
     # ``view`` only tells the type of the column.
     columns["nan_values"].view(np.int64)[tokens.rows] += sampled.nan_values
-
-
-class _Prompt(NamedTuple):
-    """What columns need of a prompt: the hash of its text, and the script of most letters."""
-
-    hash: int
-    script: str
-
-
-@lru_cache(maxsize=512)  # the responses of a group have the same prompt
-def _prompt(
-    prompt: str, pad_tokens: tuple[str, ...], system_end_token: str | None
-) -> _Prompt:
-    text = clean_prompt(prompt, pad_tokens, system_end_token)
-    return _Prompt(text_hash(text), main_script(text))
 
 
 def joined_columns(parts: Sequence[Columns]) -> Columns:
@@ -459,11 +321,6 @@ def joined_columns(parts: Sequence[Columns]) -> Columns:
     return joined
 
 
-def text_hash(text: str) -> int:
-    """Return the 64-bit hash that identifies a text in tables and exports."""
-    return xxhash.xxh3_64_intdigest(text.encode(errors="surrogatepass"))
-
-
 def _rollout(row: ParsedRow) -> float:
     """Return a hash of a row's rollout id, NaN without one."""
     rollout = row.carried.get("rollout_id")
@@ -483,7 +340,7 @@ def _field_bits(row: ParsedRow) -> int:
     ]
     if not isinstance(row.step, AssumedStep):
         names.append("step")
-    if row.tokens.tokens is not None:
+    if row.tokens.ids is not None:
         names.append("response_tokens")
     if row.reference is not None:
         names.append("ref_response")
@@ -505,21 +362,25 @@ def _set_finished(
     """
     ending = np.array([row.ending or 0 for row in rows], np.int8)
     finished: Floats = (ending == Ending.FINISHED).astype(np.float64)
-    source = np.where(
-        np.isin(ending, (0, Ending.OTHER)), FinishSource.UNKNOWN, FinishSource.REASON
-    ).astype(np.int8)
-    finished[source == FinishSource.UNKNOWN] = np.nan
+    is_unknown = (ending == 0) | (ending == Ending.OTHER)
+    source = np.where(is_unknown, FinishSource.UNKNOWN, FinishSource.REASON).astype(
+        np.int8
+    )
+    finished[is_unknown] = np.nan
     has_tokens = np.zeros(len(rows), dtype=bool)
     if tokens is not None:
-        end_logp = _end_logps(tokens)
+        has_last_token = tokens.has_strings & (tokens.lengths > 0)
+        end_tokens = tokens.numbers.known(EOS_TOKENS)
+        is_end = has_last_token.copy()
+        is_end[has_last_token] = np.isin(tokens.last_tokens(has_last_token), end_tokens)
+        end_logp = _end_logps(tokens, is_end)
         if np.isfinite(end_logp).any():
             columns["end_logp"] = np.full(len(rows), np.nan)
             columns["end_logp"][tokens.rows] = end_logp
-        for row, strings in zip(tokens.rows.tolist(), tokens.strings, strict=True):
-            has_tokens[row] = strings is not None
-            if strings and source[row] == FinishSource.UNKNOWN:
-                finished[row] = strings[-1] in EOS_TOKENS
-                source[row] = FinishSource.TOKEN
+        has_tokens[tokens.rows] = tokens.has_strings
+        by_token = has_last_token & (source[tokens.rows] == FinishSource.UNKNOWN)
+        finished[tokens.rows[by_token]] = is_end[by_token]
+        source[tokens.rows[by_token]] = FinishSource.TOKEN
     by_text = (source == FinishSource.UNKNOWN) & ~has_tokens
     for i in np.flatnonzero(by_text).tolist():
         stripped = texts[i].rstrip()
@@ -529,21 +390,16 @@ def _set_finished(
     columns |= {"ending": ending, "finished": finished, "finish_source": source}
 
 
-def _end_logps(tokens: TokenRows) -> Floats:
-    """Return the logp of each row's last token if that is an end token, else NaN, (R,).
+def _end_logps(tokens: TokenRows, is_end: NDArray[np.bool_]) -> Floats:
+    """Return the logp of each row's last token where ``is_end`` says so, else NaN, (R,).
 
     It is the larger one of the trainer's and the sampler's, as only the latter drew the token.
     """
-    has_end_token = [
-        strings is not None and len(strings) > 0 and strings[-1] in EOS_TOKENS
-        for strings in tokens.strings
-    ]
-    ends = np.array(has_end_token, dtype=bool) & (tokens.lengths > 0)
-    logp = np.full(len(ends), np.nan)
-    last = tokens.offsets[1:][ends] - 1
+    logp = np.full(len(is_end), np.nan)
+    last = tokens.offsets[1:][is_end] - 1
     for name in ("logprobs", "sampler_logprobs"):
         if name in tokens.arrays:
-            logp[ends] = np.fmax(logp[ends], tokens.arrays[name][last])
+            logp[is_end] = np.fmax(logp[is_end], tokens.arrays[name][last])
     return significant(logp)
 
 

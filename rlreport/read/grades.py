@@ -67,9 +67,12 @@ for _kind, _values, _names in _SIGNS:
 _ERRORS = frozenset(f"{grader}_error" for grader in _GRADERS)
 # Fields for errors of a rollout; its reward is invalid if the error names a grader
 _OWN_ERRORS = ("errors", "error")
+_PARTS = "reward_parts"
 
 _FIELDS = frozenset(_FLAGS.keys() | _ERRORS)
 _NESTED = ("metadata", "info", "extra_info", "reward_info", "reward_extra_info")
+# Fields of which any may say why a reward that is not null is invalid
+_ANY = _FIELDS | {*_NESTED, *_OWN_ERRORS, _PARTS}
 _NO_TEXT = ("", "none", "null", "nan", "ok", "false", "0", "no")
 _ORDER = (
     Missing.JUDGE_FAILED,
@@ -84,6 +87,8 @@ _MOST_WITHOUT_PARTS = 0.5
 
 def missing_grade(record: Mapping[str, Any], *, null: bool) -> int:
     """Return a row's ``Missing`` code, 0 if its reward is valid; ``null``: the reward is null."""
+    if not null and _ANY.isdisjoint(record):  # as usual
+        return 0
     kinds = _signs_in(record)
     # Graders also report in objects of the row, one level deep.
     for name in _NESTED:
@@ -92,7 +97,7 @@ def missing_grade(record: Mapping[str, Any], *, null: bool) -> int:
             kinds |= _signs_in(inner)
     if null:
         kinds.add(Missing.NULL)
-    elif _lacks_parts(record.get("reward_parts")):
+    elif _lacks_parts(record.get(_PARTS)):
         kinds.add(Missing.PARTS)
     for name in _OWN_ERRORS:
         # Errors of tools and environments do not make a logged reward invalid.

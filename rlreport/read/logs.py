@@ -34,7 +34,7 @@ from rlreport.read.nodes import (
     nodes_with_logs,
 )
 from rlreport.read.ranges import read_cached, read_chunk
-from rlreport.read.remarks import ODDITIES, LogPosition
+from rlreport.read.remarks import ODDITIES, LogPosition, one_per_cause
 from rlreport.read.rollouts import RowIds
 from rlreport.read.sample import with_sample
 from rlreport.read.scoring import ScoreFunction, rescore
@@ -505,10 +505,12 @@ def _notes(rows: LogRows, files: LogFiles, options: ReadOptions) -> list[Note]:
     if rows.chunk.extras_dropped:
         text = message(ODDITIES[NoteKind.MANY_EXTRAS])
         notes.append(Note(NoteKind.MANY_EXTRAS, text, 1))
+    empty_files: list[Note] = []
     for source in files.sources:
         if not source.size:
             text = message("an empty file")
-            notes.append(Note(NoteKind.EMPTY_FILE, text, 1, source.name))
+            empty_files.append(Note(NoteKind.EMPTY_FILE, text, 1, source.name))
+    notes += one_per_cause(empty_files)
     notes += files.notes
     if files.numbered and options.step_from_path is None:
         notes += _notes_on_step_in_path(rows, files.numbered)

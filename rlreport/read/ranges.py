@@ -41,6 +41,7 @@ from rlreport.read.record import ParsedRow, load_object, parse_record
 from rlreport.read.remarks import MAX_UNREAD, LogPosition, Oddity, Remarks, UnreadLine
 from rlreport.read.scoring import row_arguments
 from rlreport.read.spool import PartFolder, packed_part
+from rlreport.read.vocabulary import Numbers
 from rlreport.system.cache import Store, pack, program, unpack
 from rlreport.tables import NoteKind, RowRole
 from rlreport.text.messages import message
@@ -53,6 +54,8 @@ _LEFT_OUT = {
     "untrained": LeftOut.UNTRAINED_BRANCH,
 }
 _END = 2**62
+# Token strings with ids; the largest vocabularies of models have about as many
+_MOST_STRINGS = 1 << 18
 # Exceptions raised by unusable lines; JSON may nest too deep or hold too large integers
 _UNUSABLE = (RowError, RecursionError, OverflowError)
 
@@ -61,8 +64,13 @@ def read_chunk(ranges: Sequence[ByteRange], settings: RangeSettings) -> Chunk:
     """Read byte ranges into a chunk; put texts and tokens into the folder for them."""
     chunk = Chunk()
     columns = list[Columns]()
-    for batch in _batches(_rows(ranges, chunk, settings), settings.limits):
-        columns.append(batch_columns(batch, settings, chunk))
+    numbers = Numbers()  # ids of token strings
+    rows = _rows(ranges, chunk, settings, numbers)
+    for batch in _batches(rows, settings.limits):
+        columns.append(batch_columns(batch, settings, chunk, numbers))
+        # The strings of a compressed file of any size must not fill the memory.
+        if len(numbers) > _MOST_STRINGS:
+            numbers.clear()
     chunk.columns = joined_columns(columns)
     return chunk
 
@@ -83,16 +91,22 @@ def _batches(rows: Iterable[Row], limits: ReadLimits) -> Iterator[list[Row]]:
 
 
 def _rows(
-    ranges: Sequence[ByteRange], chunk: Chunk, settings: RangeSettings
+    ranges: Sequence[ByteRange],
+    chunk: Chunk,
+    settings: RangeSettings,
+    numbers: Numbers,
 ) -> Iterator[Row]:
-    """Yield the rows of byte ranges; add remarks and numbers of lines to ``chunk``."""
+    """Yield the rows of byte ranges; add remarks and numbers of lines to ``chunk``.
+
+    ``numbers`` gives token strings their ids.
+    """
     limits = settings.limits
     sources = [part.source for part in ranges]
     if len(ranges) > 1:
         # A group of small files: remote ones are fetched at once.
         sources = with_content(sources, limits.range_bytes)
     for part, source in zip(ranges, sources, strict=True):
-        reader = _RangeReader(replace(part, source=source), chunk, settings)
+        reader = _RangeReader(replace(part, source=source), chunk, settings, numbers)
         if part.format.container == "lines":
             yield from reader.rows_of_lines()
         else:
@@ -104,13 +118,20 @@ def _rows(
 class _RangeReader:
     """Reads the rows of a byte range, and counts its lines."""
 
-    def __init__(self, part: ByteRange, chunk: Chunk, settings: RangeSettings) -> None:
+    def __init__(
+        self,
+        part: ByteRange,
+        chunk: Chunk,
+        settings: RangeSettings,
+        numbers: Numbers,
+    ) -> None:
         self.lines = 0  # or objects of a file without lines
         self.unread = 0  # unusable lines or rows
         self._part = part
         self._remarks = chunk.remarks
         self._limits = settings.limits
         self._signature = settings.signature
+        self._numbers = numbers
 
     def rows_of_lines(self) -> Iterator[Row]:
         """Yield the rows of a range of lines, one JSON object each."""
@@ -182,7 +203,7 @@ class _RangeReader:
             try:
                 if isinstance(record, UnreadRow):
                     raise record.error
-                parsed = parse_record(record)
+                parsed = parse_record(record, self._numbers)
             except _UNUSABLE as error:
                 self._add_unread(offset, reason_of(error), torn=torn)
                 continue
@@ -270,7 +291,7 @@ def _cached_chunk(key: bytes, folder: PartFolder, store: Store) -> Chunk | None:
         packed = store.get(_part_key(key, number))
         if packed is None:  # it was removed, as the cache is full, or is damaged
             return None
-        chunk.parts.append(folder.put(packed))
+        chunk.parts.append(folder.put([packed]))
     return chunk
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import struct
-from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -32,29 +31,35 @@ from rlreport.formats.judged import judges_texts
 from rlreport.formats.logged import SHORT
 from rlreport.formats.metric_rows import is_event
 from rlreport.read.grades import missing_grade
+from rlreport.read.vocabulary import Ids, Numbers
 from rlreport.system import coerce
 from rlreport.tables import NoteKind
 from rlreport.text.clean import safe_text, safe_value
 from rlreport.text.messages import message, translatable
 
 NAN = float("nan")
+FLOAT_BYTES = 8  # of a float64
 # Standard fields kept in ``ParsedRow.carried``; the response table only stores whether they exist
-_CARRIED = (
-    "ground_truth",
-    "token_ids",
-    "prompt_turns",
-    "prompt_token_strings",
-    "turns",
-    "response_mask",
-    "policy_version",
-    "errors",
-    "seconds",
-    "trainable",
-    "filtered_out",
-    "rollout_id",
+_CARRIED = frozenset(
+    (
+        "ground_truth",
+        "token_ids",
+        "prompt_turns",
+        "prompt_token_strings",
+        "turns",
+        "response_mask",
+        "policy_version",
+        "errors",
+        "seconds",
+        "trainable",
+        "filtered_out",
+        "rollout_id",
+    )
 )
 
 _END_FIELDS = ("finish_reason", "stop_reason", "stop_condition", "termination_reason")
+_COMPLETED = "is_completed"  # of agents: whether the task was done
+_ANY_ENDING = frozenset((*_END_FIELDS, _COMPLETED))
 # Result of ``kind_of`` -> the same with an article
 _KINDS = {
     "boolean": translatable("true or false"),
@@ -69,13 +74,13 @@ _KINDS = {
 class TokenFields:
     """The tokens of a row, and its arrays with one number per token, as logged."""
 
-    tokens: list[str] | None = None  # token strings, None if not logged
+    ids: Ids | None = None  # of the token strings, None if not logged
     text: str = ""  # the token strings joined
-    # those in TOKEN_ARRAYS
-    arrays: dict[str, array[float]] = field(default_factory=dict)
-    # length of the shortest of ``tokens`` and ``arrays``, -1 if the row has none
+    # those in TOKEN_ARRAYS, as float64
+    arrays: dict[str, bytes] = field(default_factory=dict)
+    # length of the shortest of ``ids`` and ``arrays``, -1 if the row has none
     size: int = -1
-    uneven: bool = False  # whether the lengths of ``tokens`` and ``arrays`` differ
+    uneven: bool = False  # whether the lengths of ``ids`` and ``arrays`` differ
     # 1 per sampled token, 0 per other; None if all are sampled
     mask: bytes | None = None
 
@@ -150,8 +155,11 @@ def _load_lenient(line: bytes) -> object:
 _TEXTS = frozenset(("prompt", "response"))
 
 
-def parse_record(record: dict[str, Any]) -> ParsedRow:
-    """Parse a dict with the standard field names (``fields.CANONICAL``), or raise RowError."""
+def parse_record(record: dict[str, Any], numbers: Numbers) -> ParsedRow:
+    """Parse a dict with the standard field names (``fields.CANONICAL``), or raise RowError.
+
+    ``numbers`` gives token strings their ids.
+    """
     for name in REQUIRED:
         if name not in record:
             if _TEXTS.isdisjoint(record) and is_event(record):
@@ -169,12 +177,17 @@ def parse_record(record: dict[str, Any]) -> ParsedRow:
         oddities.append(NoteKind.NOT_TEXT)
         reference = None
     ending = _ending(record, oddities)
-    tokens = _tokens(record, oddities)
+    tokens = _tokens(record, numbers, oddities)
     # It removes what is invalid from ``record``; only then are turns and mask used.
     problems = normalize_turns_and_mask(record, tokens.size, cut=tokens.uneven)
     oddities += map(NoteKind, problems)
     tokens.mask = _mask(record, tokens.size)
     extras, parts = _extras(record)
+    carried = {
+        name: value
+        for name, value in record.items()
+        if name in _CARRIED and value is not None
+    }
     group = record.get("group_id")
     # NaN is not a group. ``str`` may raise RecursionError, which the caller reports as a bad row.
     group = None if group is None or group != group else str(group)
@@ -188,7 +201,7 @@ def parse_record(record: dict[str, Any]) -> ParsedRow:
         ending=ending,
         tokens=tokens,
         extras=extras,
-        carried={n: record[n] for n in _CARRIED if record.get(n) is not None},
+        carried=carried,
         parts=parts,
         oddities=oddities,
         metadata=row_metadata(record, step, prompt, response),
@@ -223,7 +236,9 @@ def _number(value: object) -> float:
     return number if abs(number) <= LARGEST_NUMBER else NAN
 
 
-def _tokens(record: dict[str, Any], oddities: list[NoteKind]) -> TokenFields:
+def _tokens(
+    record: dict[str, Any], numbers: Numbers, oddities: list[NoteKind]
+) -> TokenFields:
     """Return a row's tokens and arrays; move a single advantage of a row without tokens.
 
     That becomes the field ``advantage`` of ``record``, an extra column.
@@ -236,7 +251,7 @@ def _tokens(record: dict[str, Any], oddities: list[NoteKind]) -> TokenFields:
                 raise TypeError
             # Joining is several times faster than checking each type, and raises TypeError, too.
             fields.text = "".join(tokens)
-            fields.tokens = tokens
+            fields.ids = numbers.of(tokens)
             fields.fit(len(tokens))
         except TypeError:
             oddities.append(NoteKind.NOT_TOKENS)
@@ -256,7 +271,7 @@ def _tokens(record: dict[str, Any], oddities: list[NoteKind]) -> TokenFields:
             oddities.append(NoteKind.NESTED)
             continue
         fields.arrays[name] = floats
-        fields.fit(len(floats))
+        fields.fit(len(floats) // FLOAT_BYTES)
     return fields
 
 
@@ -307,10 +322,12 @@ def _mask(record: dict[str, Any], size: int) -> bytes | None:
 
 def _ending(record: dict[str, Any], oddities: list[NoteKind]) -> Ending | None:
     """Return how a response ended by its logged reasons, None if the log does not say."""
+    if _ANY_ENDING.isdisjoint(record):
+        return None
     logged = [record.get(name) for name in _END_FIELDS]
     reasons = [reason for reason in logged if reason is not None]
     endings = [ending for ending in map(ending_of, reasons) if ending]
-    completed = record.get("is_completed")  # of agents: whether the task was done
+    completed = record.get(_COMPLETED)
     for ending in endings:
         # The last reply of a conversation may end by itself although a limit stopped it then.
         if ending is not Ending.FINISHED:
@@ -341,15 +358,15 @@ def _step_of(value: object) -> int:
     return step
 
 
-def _floats_of(values: object) -> array[float]:
-    """Return a list of numbers as floats, NaN for null; raise RowError for anything else."""
+def _floats_of(values: object) -> bytes:
+    """Return a list of numbers as float64, NaN for null; raise RowError for anything else."""
     if not isinstance(values, list):
         raise RowError
     try:
-        # ``array("d", values)`` takes twice as long.
-        return array("d", struct.pack(f"{len(values)}d", *values))
+        # Conversion to an array, by its module or by NumPy, takes half as long again.
+        return struct.pack(f"{len(values)}d", *values)
     except struct.error:  # null, text, lists, integers beyond float64
-        return array("d", map(coerce.number, values))
+        return struct.pack(f"{len(values)}d", *map(coerce.number, values))
 
 
 def _text(record: dict[str, Any], name: str) -> str:

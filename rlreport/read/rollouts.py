@@ -12,7 +12,6 @@ import mmap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
-from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,9 +23,11 @@ from rlreport.figures.tokens import KEPT, TokenFigures
 from rlreport.figures.turns import is_number
 from rlreport.options import ReadOptions
 from rlreport.read.record import ParsedRow
+from rlreport.read.texts import CleanTexts
 from rlreport.read.token_rows import TokenRows
-from rlreport.system.cache import pack, unpack
-from rlreport.text.chat import turns, turns_in_text
+from rlreport.read.vocabulary import Ids
+from rlreport.system.cache import packed_pieces, unpack
+from rlreport.text.chat import turns
 from rlreport.text.clean import clean_prompt, clean_text
 from rlreport.text.tokens import Style, readable_tokens
 
@@ -107,19 +108,6 @@ HAS_TOKENS = 1
 HAS_MASK = 2
 
 Floats32 = NDArray[np.float32]
-Ids = NDArray[np.int32]
-
-
-class Numbers(dict[str, int]):
-    """A dict from string to id that assigns ids in the order of first occurrence."""
-
-    def __missing__(self, string: str) -> int:
-        self[string] = number = len(self)
-        return number
-
-    def of(self, strings: Sequence[str]) -> Ids:
-        """Return the ids of strings, (len(strings),)."""
-        return np.fromiter(map(self.__getitem__, strings), np.int32, len(strings))
 
 
 @dataclass(slots=True)
@@ -136,12 +124,12 @@ class RolloutPart:
     figures: dict[str, Floats32]  # name in KEPT -> (N,), NaN where not logged
     vocabulary: list[str] = field(repr=False)  # token strings as logged
 
-    def packed(self) -> bytes:
-        """Return the part as bytes, which ``unpacked`` reads."""
+    def packed(self) -> list[bytes | memoryview]:
+        """Return the pieces of the bytes that ``unpacked`` reads."""
         head = {"figures": list(self.figures), "vocabulary": self.vocabulary}
         arrays: list[Any] = [self.spans, self.texts, self.lengths, self.flags]
         arrays += [self.ids, self.sampled, *self.figures.values()]
-        return pack(head, arrays)
+        return packed_pieces(head, arrays)
 
     @classmethod
     def unpacked(cls, data: bytes) -> RolloutPart:
@@ -173,15 +161,40 @@ def unload(maps: Sequence[mmap.mmap]) -> None:
 Clean = Callable[[object], str]
 
 
-class CleanTexts(NamedTuple):
-    """Texts of R rows without padding tokens; None where a row logs no reference.
+class _Blob:
+    """Texts of R rows, encoded, one behind the other."""
 
-    ``calls`` is what a reward function takes of each row, as logged; None without a function.
-    """
+    def __init__(self) -> None:
+        self.pieces: list[bytes] = []
+        self._size = 0
 
-    responses: Sequence[str]
-    references: Sequence[str | None]
-    calls: Sequence[str | None]
+    def add(self, texts: Sequence[bytes | None]) -> Ints:
+        """Append a text of each row; return where each starts and ends, int64 (R, 2)."""
+        spans = np.full((len(texts), 2), ABSENT)
+        pieces = [text for text in texts if text is not None]
+        if not pieces:
+            return spans
+        ends = self._size + np.cumsum(list(map(len, pieces)))
+        is_logged = [text is not None for text in texts]
+        spans[is_logged, 0] = [self._size, *ends[:-1]]
+        spans[is_logged, 1] = ends
+        self.pieces += pieces
+        self._size = int(ends[-1])
+        return spans
+
+    def add_once(
+        self,
+        texts: Sequence[str | None],
+        encode: Callable[[str | None], bytes | None],
+    ) -> Ints:
+        """Append a text of each row like ``add``, equal ones only once."""
+        first = {text: number for number, text in enumerate(dict.fromkeys(texts))}
+        spans = self.add([encode(text) for text in first])
+        return spans[[first[text] for text in texts]]
+
+
+def _encoded(text: str | None) -> bytes | None:
+    return None if text is None else text.encode()
 
 
 def rollout_part(
@@ -196,40 +209,36 @@ def rollout_part(
     ``tokens`` are those of the rows without padding, None if no row has any.
     """
     clean = partial(as_text, pads=options.pad_tokens)
-    blob = bytearray()  # all texts, one behind the other
     # Number of tokens of each row; −1 without tokens, as in ``TokenFields.size``
     sizes = np.full(len(rows), -1)
     if tokens is not None:
         sizes[tokens.rows] = tokens.lengths
+    # If padding was dropped, the token positions of turns are no longer valid.
+    details = [
+        _details_of(row, clean, spans=size == row.tokens.size)
+        for row, size in zip(rows, sizes.tolist(), strict=True)
+    ]
 
-    def put(text: str | None) -> tuple[int, int]:
-        if text is None:
-            return ABSENT, ABSENT
-        start = len(blob)
-        blob.extend(text.encode())
-        return start, len(blob)
+    def clean_and_encode(prompt: str | None) -> bytes | None:
+        if prompt is None:
+            return None
+        pads = options.pad_tokens
+        return clean_prompt(prompt, pads, options.system_end_token).encode()
 
-    @cache  # the responses of a group have the same prompt
-    def put_prompt(prompt: str) -> tuple[int, int]:
-        return put(clean_prompt(prompt, options.pad_tokens, options.system_end_token))
-
-    put_once = cache(put)  # as rows of a group have the same tokens of the prompt
-    spans = []
-    of_rows = zip(rows, sizes.tolist(), *texts, strict=True)
-    for row, size, response, reference, call in of_rows:
-        # If padding was dropped, the token positions of turns are no longer valid.
-        has_all_tokens = size == row.tokens.size
-        # In the order of TEXTS
-        spans.append(put_prompt(row.prompt))
-        spans.append(put(response))
-        spans.append(put(reference))
-        spans.append(put(_label_of(row, clean)))
-        spans.append(put(_details_of(row, clean, spans=has_all_tokens)))
-        spans.append(put_once(_prompt_tokens_of(row)))
-        spans.append(put(call))
+    blob = _Blob()
+    spans = {
+        # Rows of a group have the same prompt and the same tokens of it.
+        "prompt": blob.add_once([row.prompt for row in rows], clean_and_encode),
+        "response": blob.add(texts.encoded),
+        "ref_response": blob.add(list(map(_encoded, texts.references))),
+        "ground_truth": blob.add([_label_of(row, clean) for row in rows]),
+        "details": blob.add(details),
+        "prompt_tokens": blob.add_once(list(map(_prompt_tokens_of, rows)), _encoded),
+        "call": blob.add(list(map(_encoded, texts.calls))),
+    }
     part = RolloutPart(
-        spans=np.array(spans, np.int64).reshape(len(rows), len(TEXTS), 2),
-        texts=np.frombuffer(blob, np.uint8),
+        spans=np.stack([spans[name] for name in TEXTS], axis=1),
+        texts=np.frombuffer(b"".join(blob.pieces), np.uint8),
         lengths=np.zeros(len(rows), np.int64),
         flags=np.zeros(len(rows), np.uint8),
         ids=np.zeros(0, np.int32),
@@ -242,20 +251,22 @@ def rollout_part(
     return part
 
 
-def _label_of(row: ParsedRow, clean: Clean) -> str | None:
+def _label_of(row: ParsedRow, clean: Clean) -> bytes | None:
     """Return a row's ground truth as text; None for an object, which is no label to show."""
     label = row.carried.get("ground_truth")
-    return None if isinstance(label, dict | list | None) else clean(str(label))
+    if label is None or isinstance(label, dict | list):
+        return None
+    return clean(str(label)).encode()
 
 
-def _details_of(row: ParsedRow, clean: Clean, *, spans: bool) -> str | None:
+def _details_of(row: ParsedRow, clean: Clean, *, spans: bool) -> bytes | None:
     """Return the turns and errors of a row, and texts of its judge, as JSON; None if it has none.
 
     ``spans``: turns keep the positions of their tokens.
     """
     prompt_turns = row.carried.get("prompt_turns")
-    conversation: Any = row.carried.get("turns") or turns_in_text(row.response)
-    errors = row.carried.get("errors") or []
+    conversation = row.metadata.turns
+    errors: Any = row.carried.get("errors") or []
     if not (prompt_turns or conversation or errors or row.judged):  # as most rows
         return None
     if not isinstance(errors, list):
@@ -267,7 +278,7 @@ def _details_of(row: ParsedRow, clean: Clean, *, spans: bool) -> str | None:
         "errors": [clean(error) for error in errors],
         "judged": [(as_text(name), clean(text)) for name, text in judged],
     }
-    return orjson.dumps(details).decode() if any(details.values()) else None
+    return orjson.dumps(details) if any(details.values()) else None
 
 
 def _prompt_tokens_of(row: ParsedRow) -> str | None:
@@ -288,18 +299,10 @@ def _add_tokens(part: RolloutPart, tokens: TokenRows, figures: TokenFigures) -> 
     rows = tokens.rows
     size = int(tokens.offsets[-1])
     flags = part.flags
-    numbers = Numbers()
-    has_tokens = np.array([row is not None for row in tokens.strings], bool)
-    flags[rows[has_tokens]] |= HAS_TOKENS
+    flags[rows[tokens.has_strings]] |= HAS_TOKENS
     if tokens.masked is not None:
         flags[rows[tokens.masked]] |= HAS_MASK
-    # A row that logs arrays only has an empty string for each number.
-    strings: Any = chain.from_iterable(
-        [""] * length if row is None else row
-        for row, length in zip(tokens.strings, tokens.lengths.tolist(), strict=True)
-    )
-    part.ids = np.fromiter(map(numbers.__getitem__, strings), np.int32, size)
-    part.vocabulary = list(numbers)
+    part.ids, part.vocabulary = tokens.numbers.renumbered(tokens.ids)
     part.sampled = np.ones(size, np.bool_) if tokens.sampled is None else tokens.sampled
     part.lengths[rows] = tokens.lengths
     for name in KEPT:
@@ -353,7 +356,10 @@ class Rollouts(RolloutPart):
 
     def text(self, name: str, index: int) -> str | None:
         """Return a text of a response (by its index), None if it is not logged."""
-        start, stop = self.spans[index, TEXTS.index(name)].tolist()
+        return self._decoded(self.spans[index, TEXTS.index(name)].tolist())
+
+    def _decoded(self, span: Sequence[int]) -> str | None:
+        start, stop = span
         return None if start == ABSENT else self.texts[start:stop].tobytes().decode()
 
     def each_text(self, name: str, indices: Ints) -> Iterator[str | None]:
@@ -415,7 +421,8 @@ class Rollouts(RolloutPart):
     ) -> list[Rollout]:
         """Return responses, the first ``with_tokens`` (None: all) with tokens."""
         indices = self.indices(rows)
-        rollouts = [self._without_tokens(index) for index in indices.tolist()]
+        turns_of = cache(turns)  # the responses of a group have the same prompt
+        rollouts = [self._without_tokens(index, turns_of) for index in indices.tolist()]
         with_values = indices[:with_tokens]
         # All at once, which is faster; each response gets its part below.
         figures = self.figures_of(with_values)
@@ -438,11 +445,14 @@ class Rollouts(RolloutPart):
         self.unload()
         return rollouts
 
-    def _without_tokens(self, index: int) -> Rollout:
-        """Return the response at an index with texts only."""
+    def _without_tokens(
+        self, index: int, turns_of: Callable[[str], list[tuple[str, str]]]
+    ) -> Rollout:
+        """Return the response at an index with texts only; ``turns_of`` is ``turns``."""
         places = self.places
-        prompt = self.text("prompt", index) or ""
-        details = orjson.loads(self.text("details", index) or "{}")
+        spans = dict(zip(TEXTS, self.spans[index].tolist(), strict=True))
+        prompt = self._decoded(spans["prompt"]) or ""
+        details = orjson.loads(self._decoded(spans["details"]) or "{}")
         # A prompt without logged turns may have them in its text, marked by a chat template.
         prompt_turns = [(role, text) for role, text in details.get("turns", ())]
         conversation = [_as_turn(turn) for turn in details.get("conversation", ())]
@@ -453,10 +463,10 @@ class Rollouts(RolloutPart):
             file=places.names[places.file[index]],
             line=int(places.line[index]),
             prompt=prompt,
-            response=self.text("response", index) or "",
-            ref_response=self.text("ref_response", index),
-            ground_truth=self.text("ground_truth", index),
-            turns=prompt_turns or turns(prompt),
+            response=self._decoded(spans["response"]) or "",
+            ref_response=self._decoded(spans["ref_response"]),
+            ground_truth=self._decoded(spans["ground_truth"]),
+            turns=prompt_turns or turns_of(prompt),
             conversation=conversation,
             errors=details.get("errors", []),
             judged=judged,

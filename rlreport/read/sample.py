@@ -22,11 +22,11 @@ from rlreport.read.rollouts import (
     EDGE,
     HAS_MASK,
     HAS_TOKENS,
-    Numbers,
     Rollouts,
     Selection,
 )
 from rlreport.read.tables import Scan
+from rlreport.read.vocabulary import Numbers
 from rlreport.system.workers import Workers
 from rlreport.tables import GAP, Note, NoteKind, RowRole, TextSample, TokenSample
 from rlreport.text.clean import clean_text, safe_text, without_special

@@ -26,11 +26,11 @@ from rlreport.figures.tokens import KEPT
 from rlreport.read.rollouts import (
     ABSENT,
     TEXTS,
-    Numbers,
     RolloutPart,
     Rollouts,
     RowIds,
 )
+from rlreport.read.vocabulary import Numbers
 from rlreport.signals import held
 from rlreport.text.tokens import detect_style
 
@@ -48,13 +48,14 @@ class PartFolder:
 
     path: Path | None = None
 
-    def put(self, packed: bytes) -> Parcel:
+    def put(self, pieces: Sequence[bytes | memoryview]) -> Parcel:
         """Write a packed part to a new file; return the file, or the part itself without a path."""
         if self.path is None:
-            return packed
+            return b"".join(pieces)
         file = self.path / secrets.token_hex(8)
         try:
-            file.write_bytes(packed)
+            with file.open("wb") as stream:
+                stream.writelines(pieces)
         except OSError as error:
             raise cannot_write(error) from None
         return file

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
-from dataclasses import dataclass
-from itertools import compress
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rlreport.fields import LARGEST_NUMBER, TOKEN_ARRAYS
-from rlreport.figures.ragged import Floats, Ints, offsets_of, row_sums
+from rlreport.figures.ragged import Floats, Ints, lengths_of, offsets_of, row_sums
 from rlreport.figures.tokens import LOGGED, TokenFigures, token_figures
 from rlreport.options import GaeOptions
-from rlreport.read.record import TokenFields
+from rlreport.read.record import FLOAT_BYTES, TokenFields
 from rlreport.read.remarks import LogPosition, Remarks
+from rlreport.read.vocabulary import Ids, Numbers
 from rlreport.tables import NoteKind
 
 # A log-probability above this marks padding; rounding alone never reaches it
@@ -29,10 +28,9 @@ class TokenRows:
 
     rows: Ints  # int64 (R,), rows of the batch that have tokens
     offsets: Ints  # int64 (R + 1,), where each row's tokens begin
-    # token strings of each row; None for a row that logs none
-    strings: list[list[str] | None]
-    # each row's token strings as logged, joined; "" for a row that logs none
-    texts: list[str]
+    numbers: Numbers  # token string -> id
+    ids: Ids  # int32 (N,), of the token strings; that of "" in rows that log none
+    has_strings: Bools  # bool (R,), whether the row logs token strings
     # field of TOKEN_ARRAYS -> float64 (N,), finite or NaN; only fields that are logged
     arrays: dict[str, Floats]
     nan_values: Ints  # int64 (R,), number of values logged as NaN, infinite or null
@@ -41,25 +39,17 @@ class TokenRows:
     # (R,), whether the row logs ``sampled``; None if no row does
     masked: Bools | None = None
 
-    def marks(self, token: str) -> Bools:
-        """Return which tokens equal ``token``, bool (N,)."""
-        places: list[int] = []
-        starts = self.offsets[:-1].tolist()
-        for strings, text, start in zip(self.strings, self.texts, starts, strict=True):
-            # Searching the text is faster than ``index``, and ``index`` than a loop over tokens.
-            if strings and token in text:
-                place = -1
-                with suppress(ValueError):  # raised when there is no further one
-                    while True:
-                        place = strings.index(token, place + 1)
-                        places.append(start + place)
-        marks = np.zeros(int(self.offsets[-1]), dtype=bool)
-        marks[places] = True
-        return marks
-
     @property
     def lengths(self) -> Ints:
-        return np.diff(self.offsets)
+        return lengths_of(self.offsets)
+
+    def marks(self, token: str) -> Bools:
+        """Return which tokens equal ``token``, bool (N,)."""
+        return np.equal(self.ids, self.numbers[token])
+
+    def last_tokens(self, rows: Bools) -> Ids:
+        """Return the ids of the last token of each of these rows, which have tokens."""
+        return self.ids[self.offsets[1:][rows] - 1]
 
     def sampled_only(self) -> TokenRows:
         """Return only the tokens that the policy sampled.
@@ -92,58 +82,41 @@ class TokenRows:
         )
 
     def _only(self, keep: Bools) -> TokenRows:
-        """Return the same rows with only the tokens in ``keep``, bool (N,).
-
-        ``texts`` stay those of all tokens: ``marks`` only looks up there whether a token may occur.
-        """
+        """Return the same rows with only the tokens in ``keep``, bool (N,)."""
         sizes = row_sums(keep.astype(np.float64), self.offsets).astype(np.int64)
         # Values of tokens that are dropped do not count as missing.
         nan_values = self.nan_values
+        dropped = np.flatnonzero(~keep)
         for flat in self.arrays.values():
-            is_dropped_nan = np.isnan(flat) & ~keep
-            if is_dropped_nan.any():
-                sums = row_sums(is_dropped_nan.astype(np.float64), self.offsets)
-                nan_values = nan_values - sums.astype(np.int64)
-        strings = list(self.strings)
-        for i in np.flatnonzero(sizes != self.lengths).tolist():
-            row_strings = strings[i]
-            if row_strings:
-                of_row = keep[self.offsets[i] : self.offsets[i + 1]]
-                strings[i] = _kept_strings(row_strings, of_row, int(sizes[i]))
-        return TokenRows(
-            rows=self.rows,
+            missing = dropped[np.isnan(flat[dropped])]
+            if len(missing):
+                row_of_missing = np.searchsorted(self.offsets, missing, "right") - 1
+                nan_values = nan_values - np.bincount(
+                    row_of_missing, minlength=len(nan_values)
+                )
+        return replace(
+            self,
             offsets=offsets_of(sizes),
-            strings=strings,
-            texts=self.texts,
+            ids=self.ids[keep],
             arrays={name: flat[keep] for name, flat in self.arrays.items()},
             # Of an array that a row lacks, NaN was not counted, but is subtracted.
             nan_values=np.maximum(nan_values, 0),
             sampled=None if self.sampled is None else self.sampled[keep],
-            masked=self.masked,
         )
-
-
-def _kept_strings(strings: list[str], keep: Bools, count: int) -> list[str]:
-    """Return the strings of a row's tokens in ``keep``, of which there are ``count``."""
-    kept = keep.tobytes()  # 1 or 0 per token
-    first = kept.find(1)
-    stop = kept.rfind(1) + 1
-    if stop - first == count:
-        # Only tokens at the ends are dropped, as padding is: a slice is faster.
-        return strings[first:stop]
-    return list(compress(strings, kept))
 
 
 def token_rows(
     fields: Sequence[TokenFields],
-    pad_tokens: frozenset[str],
+    numbers: Numbers,
+    pad_tokens: Sequence[str],
     remarks: Remarks | None = None,
     positions: Sequence[LogPosition] = (),
 ) -> TokenRows | None:
     """Concatenate the tokens of a batch's rows, without padding; return None if no row has any.
 
-    ``fields`` has an entry per row of the batch, ``positions`` where each is in the logs: at the
-    first of them, ``remarks`` counts padding of each kind.
+    ``fields`` has an entry per row of the batch, ``numbers`` the ids of their token strings.
+    ``positions`` is where each row is in the logs: at the first of them, ``remarks`` counts padding
+    of each kind.
     """
     # -1 is the size of rows without tokens; 0 that of empty lists.
     rows = np.array(
@@ -158,8 +131,9 @@ def token_rows(
     tokens = TokenRows(
         rows=rows,
         offsets=offsets,
-        strings=[_strings_of(row) for row in row_fields],
-        texts=[row.text for row in row_fields],
+        numbers=numbers,
+        ids=_ids(row_fields, numbers),
+        has_strings=np.array([row.ids is not None for row in row_fields], dtype=bool),
         arrays=arrays,
         nan_values=nan_values,
         sampled=sampled,
@@ -177,11 +151,15 @@ def token_rows(
     return tokens._only(~drop) if drop.any() else tokens
 
 
-def _strings_of(row: TokenFields) -> list[str] | None:
-    """Return a row's token strings, cut to its shortest array; None if it logs none."""
-    if row.uneven and row.tokens is not None:
-        return row.tokens[: row.size]
-    return row.tokens
+def _ids(fields: Sequence[TokenFields], numbers: Numbers) -> Ids:
+    """Return ``TokenRows.ids`` of rows with tokens, each cut to its shortest array."""
+    ids = []
+    for row in fields:
+        if row.ids is None:
+            ids.append(np.full(row.size, numbers[""], np.int32))
+        else:
+            ids.append(row.ids[: row.size])
+    return np.concatenate(ids)
 
 
 def _arrays(
@@ -199,7 +177,7 @@ def _arrays(
         if not logged.any():
             continue
         data = b"".join(
-            part[: row.size]
+            part[: row.size * FLOAT_BYTES]
             if part is not None
             else np.full(row.size, np.nan).tobytes()
             for part, row in zip(parts, fields, strict=True)
@@ -237,28 +215,25 @@ def _sentinels(tokens: TokenRows) -> Bools:
 
 
 def _end_padding(
-    tokens: TokenRows, sentinels: Bools, pad_tokens: frozenset[str]
+    tokens: TokenRows, sentinels: Bools, pad_tokens: Sequence[str]
 ) -> Bools:
     """Return which tokens except ``sentinels`` are padding at either end of a row, bool (N,)."""
-    padding = np.zeros(len(sentinels), dtype=bool)
-    starts = tokens.offsets[:-1].tolist()
-    for strings, start in zip(tokens.strings, starts, strict=True):
-        if not strings:
-            continue
-        end = start + len(strings)
-        is_sentinel = sentinels[start:end]
-        # Padding may stand before or behind sentinels, which will be dropped, too.
-        first = 0
-        stop = len(strings)
-        while first < stop and (strings[first] in pad_tokens or is_sentinel[first]):
-            first += 1
-        while stop > first and (
-            strings[stop - 1] in pad_tokens or is_sentinel[stop - 1]
-        ):
-            stop -= 1
-        padding[start : start + first] = True
-        padding[start + stop : end] = True
-    return padding & ~sentinels
+    is_pad: Bools = np.zeros(len(sentinels), dtype=bool)
+    for number in tokens.numbers.known(pad_tokens):
+        is_pad |= tokens.ids == number
+    if not is_pad.any():  # as usual
+        return is_pad
+    # A row without token strings has no pad tokens.
+    is_pad &= ~sentinels & np.repeat(tokens.has_strings, tokens.lengths)
+    # Padding may stand before or behind sentinels, which will be dropped, too.
+    is_content = ~(is_pad | sentinels)
+    # Tokens of content up to each token, and before and with its row
+    up_to = np.cumsum(is_content)
+    up_to_offset = np.concatenate([[0], up_to])[tokens.offsets]
+    before_row = np.repeat(up_to_offset[:-1], tokens.lengths)
+    with_row = np.repeat(up_to_offset[1:], tokens.lengths)
+    is_pad &= (up_to == before_row) | (up_to == with_row)
+    return is_pad
 
 
 def _fold_rewards(
@@ -270,12 +245,12 @@ def _fold_rewards(
     row's first one. A row without a sampled token loses its rewards. ``offsets`` of the rows are
     among all tokens, ``sampled_offsets`` among the sampled ones.
     """
-    row = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+    row = np.repeat(np.arange(len(offsets) - 1), lengths_of(offsets))
     # For each token, the number of the sampled token that takes its reward
     last_sampled = np.cumsum(sampled) - 1
     target = np.clip(last_sampled, sampled_offsets[row], sampled_offsets[row + 1] - 1)
     # In a row without sampled tokens, the target is a token of another row.
-    has_sampled = np.diff(sampled_offsets)[row] > 0
+    has_sampled = lengths_of(sampled_offsets)[row] > 0
     moved = np.flatnonzero(~sampled & np.isfinite(rewards) & has_sampled)
     added = np.bincount(target[moved], rewards[moved], int(sampled_offsets[-1]))
     return rewards[sampled] + added

@@ -117,13 +117,20 @@ class Store:
 
 
 def pack(head: dict[str, Any], arrays: Sequence[NDArray[Any]]) -> bytes:
-    """Serialize a dict and arrays as bytes: length of a JSON header, header, array data."""
+    """Serialize a dict and arrays as bytes."""
+    return b"".join(packed_pieces(head, arrays))
+
+
+def packed_pieces(
+    head: dict[str, Any], arrays: Sequence[NDArray[Any]]
+) -> list[bytes | memoryview]:
+    """Return the pieces of ``pack``: length of a JSON header, header, data of each array."""
     shapes = [[array.dtype.str, array.shape] for array in arrays]
     header = orjson.dumps(
         {"head": head, "arrays": shapes}, option=orjson.OPT_NON_STR_KEYS
     )
-    data = [np.ascontiguousarray(array).tobytes() for array in arrays]
-    return b"".join([len(header).to_bytes(8, "little"), header, *data])
+    data = [np.ascontiguousarray(array).data for array in arrays]
+    return [len(header).to_bytes(8, "little"), header, *data]
 
 
 def unpack(data: bytes) -> tuple[dict[str, Any], list[NDArray[Any]]]:

@@ -41,11 +41,15 @@ def number(value: object) -> float:
 
     Null, the texts ``none`` and ``null``, and "" are NaN. Raise RowError for any other value.
     """
+    if type(value) is float:  # as most are
+        return value
+    if value is None:
+        return math.nan
     if isinstance(value, Decimal):  # of Parquet
         value = float(value)
-    if value is None or isinstance(value, int | float):
+    if isinstance(value, (int, float)):
         converted = real(value)
-        # None: null, or an integer beyond float64
+        # None: an integer beyond float64
         return math.nan if converted is None else converted
     if isinstance(value, list) and len(value) == 1:
         return number(value[0])
@@ -94,7 +98,7 @@ def unquoted(value: str) -> str | bool | float:
 def real(value: object) -> float | None:
     """Return a number as a float; None for another value, or an integer beyond float64."""
     try:
-        return float(value) if isinstance(value, int | float) else None
+        return float(value) if isinstance(value, (int, float)) else None
     except OverflowError:
         return None
 

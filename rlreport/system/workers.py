@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 from rlreport.errors import RlreportError
 from rlreport.signals import ENDING
 from rlreport.system.import_path import safe_import_path
-from rlreport.system.memory import collect_rarely
+from rlreport.system.memory import collect_rarely, keep_freed_memory
 from rlreport.text.clean import printable
 from rlreport.text.language import ENGLISH, Language
 from rlreport.text.messages import message
@@ -441,6 +441,7 @@ def _prepare_process(parent_pid: int) -> None:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
     gc.freeze()  # else the search for cycles copies the inherited memory
     collect_rarely()
+    keep_freed_memory()
     # Without these streams, the descriptors 1 and 2 may be of other files.
     if sys.__stdout__ and sys.__stderr__:
         os.dup2(2, 1)  # standard output is for the results of the command

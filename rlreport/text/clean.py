@@ -38,6 +38,7 @@ _SPECIAL = re.compile(
     re.IGNORECASE,
 )
 _IN_TEXT = re.compile(r"<[|｜][^|｜<>\s]{1,40}[|｜]>")
+_LETTERS = re.compile("[A-Za-z]+")
 _FORMULA = re.compile(r"[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
@@ -102,7 +103,8 @@ def shared_beginning(one: str, other: str) -> int:
 
 def clean_text(text: str, pad_tokens: tuple[str, ...]) -> str:
     """Remove all occurrences of pad tokens, and make the text safe to encode (``safe_text``)."""
-    if any(map(text.__contains__, pad_tokens)):
+    # Few texts have any fragment, of which there are fewer than tokens.
+    if any(map(text.__contains__, _fragments(pad_tokens))):
         text = _any_of(pad_tokens).sub("", text)
     return safe_text(text)
 
@@ -114,6 +116,16 @@ def clean_prompt(
     if system_end_token:
         text = text.rpartition(system_end_token)[2]
     return clean_text(text, pad_tokens)
+
+
+@lru_cache(maxsize=64)
+def _fragments(tokens: tuple[str, ...]) -> tuple[str, ...]:
+    """Return parts of tokens: one at least is in each text that contains any of ``tokens``."""
+    fragments: list[str] = []
+    for token in sorted(filter(None, tokens), key=len):
+        if not any(map(token.__contains__, fragments)):
+            fragments.append(max(_LETTERS.findall(token), key=len, default=token))
+    return tuple(fragments)
 
 
 @lru_cache(maxsize=64)

@@ -40,6 +40,7 @@ _AFTER_DIGIT = 20
 
 _OPEN = "<answer>"
 _CLOSE = "</answer>"
+_TAG_END = "answer>"
 _BOX = "\\boxed"
 _AFTER = "####"
 
@@ -92,14 +93,17 @@ _ONE_ITEM = re.compile(r"\[\s*([\"']?)([^\[\],\"']*)\1\s*\]")
 # Words that stand in many texts by chance
 _COMMON_WORDS = frozenset(("yes", "no", "true", "false", "是", "否", "对", "错"))
 
-_PHRASE = re.compile(
-    r"answers?\s{0,3}(?:is|are|[:=：])(?!\s{1,3}(?:correct|incorrect|helpful|verified)\b)"
-    r"|答案\s{0,3}(?:是|为|為|应为|應為)?|####",
-    re.IGNORECASE,
-)
-# Each contains one of these words, after so many characters of its own...
-_PHRASE_WORDS = {"nswer": 1, "NSWER": 1, "答案": 0, _AFTER: 0}
-# ... of which so many are looked at, from the last one on
+_IS = r"s?\s{0,3}(?:is|are|[:=：])(?!\s{1,3}(?:correct|incorrect|helpful|verified)\b)"
+# Word -> phrase that begins with it; the first letter of "answer" may be a capital one. Patterns
+# that begin with a text are found several times as fast as others.
+_PHRASES = {
+    "nswer": re.compile(f"nswer(?i:{_IS})"),
+    "NSWER": re.compile(f"NSWER(?i:{_IS})"),
+    "答案": re.compile(r"答案\s{0,3}(?:是|为|為|应为|應為)?"),
+    _AFTER: re.compile(_AFTER),
+}
+_INNER = ("nswer", "NSWER")  # words without their first letter
+# Of each word, so many are looked at, from the last one on
 _MOST_PHRASES = 8
 _START = re.compile(r"(?:[\s:：=*_`#$]|\\[\[(])*")
 _START_IN_LINE = re.compile(r"(?:[^\S\n]|[:：=*_`#$]|\\[\[(])*")
@@ -113,6 +117,7 @@ _PLACEHOLDER = re.compile(r"<[^<>]{0,40}>")
 # A number and then words: "5 apples are left", not "5. Conclusion"
 _NUMBER_AND_WORDS = re.compile(rf"[-+]?{_DIGITS}(?:/{_DIGITS})? [^\W\d_]")
 _COMMAND = re.compile(r"\\[a-z]{1,30}")  # of LaTeX
+_ALPHANUMERIC = re.compile("[0-9A-Za-z]")
 _LONG_WORD = re.compile(r"[^\W\d_]{3}")
 _ANNOUNCES = re.compile(r"answer|答案")
 
@@ -250,8 +255,9 @@ def answer_marks(response: str) -> int:
     """
     tail = response[-_MARK_TAIL:]
     marks = 0
-    has_word = "nswer" in tail or "NSWER" in tail
-    if has_word and (_CLOSE in tail or _OPEN in tail):
+    words = _words_of_phrases(tail)
+    # Both tags end so, and have one of the words.
+    if "nswer" in words and _TAG_END in tail and (_CLOSE in tail or _OPEN in tail):
         tagged = _tagged(response)
         if tagged is not None and _is_given(_within_tag(tagged)):
             marks = 1
@@ -259,17 +265,12 @@ def answer_marks(response: str) -> int:
         boxed = _boxed(tail)
         if boxed is not None and _is_given(boxed):
             marks |= 2
-    # Most texts have none of the words, and the search for phrases takes much longer.
-    if has_word or "答案" in tail:
-        for phrase in _last_phrases(tail):
-            if phrase[0] != _AFTER and _announced(tail, phrase) is not None:
-                marks |= 4
-                break
-    if _AFTER in tail:
-        for phrase in _last_phrases(tail, (_AFTER,)):
-            if _announced(tail, phrase) is not None:
-                marks |= 8
-                break
+    if _AFTER in words:
+        words.remove(_AFTER)
+        if _last_announced(tail, (_AFTER,)) is not None:
+            marks |= 8
+    if _last_announced(tail, words) is not None:
+        marks |= 4
     if "}" in tail[-_BEHIND_JSON:] and _ends_in_json(tail):
         marks |= 16
     return marks
@@ -404,7 +405,17 @@ def _boxed(text: str) -> str | None:
 
 def _after_phrase(tail: str) -> str | None:
     """Return what follows the last phrase that announces the answer, None without one."""
-    for phrase in _last_phrases(tail):
+    return _last_announced(tail, _words_of_phrases(tail))
+
+
+def _words_of_phrases(tail: str) -> list[str]:
+    """Return the words in a text that may announce the answer."""
+    return [word for word in _PHRASES if word in tail]
+
+
+def _last_announced(tail: str, words: Iterable[str]) -> str | None:
+    """Return what follows the last phrase with any of these words, None without one."""
+    for phrase in _last_phrases(tail, words):
         announced = _announced(tail, phrase)
         if announced is not None:
             return announced
@@ -428,6 +439,9 @@ def _announced(tail: str, phrase: re.Match[str]) -> str | None:
 
 def _is_given(answer: str) -> bool:
     """Return whether a marked answer has any content."""
+    # What is no markup stays when an answer is normalized, which takes much longer.
+    if "<" not in answer and "\\" not in answer and _ALPHANUMERIC.search(answer):
+        return True
     return bool(normalize(_PLACEHOLDER.sub("", answer.strip(), count=1)))
 
 
@@ -451,23 +465,15 @@ def _is_value(plain: str, *, is_last: bool) -> bool:
     return len(plain) <= LONGEST_LABEL and bool(_WORDS.fullmatch(plain))
 
 
-def _last_phrases(
-    tail: str, words: Iterable[str] = _PHRASE_WORDS
-) -> Iterator[re.Match[str]]:
+def _last_phrases(tail: str, words: Iterable[str]) -> Iterator[re.Match[str]]:
     """Yield the phrases with any of the words that may announce the answer, the last one first."""
-    starts = set()
+    phrases: list[tuple[int, str, re.Match[str]]] = []
     for word in words:
-        before = _PHRASE_WORDS[word]
-        position = len(tail)
-        # This is much faster than to search for the phrases.
-        for _ in range(_MOST_PHRASES):
-            position = tail.rfind(word, 0, position)
-            if position < before:
-                break
-            starts.add(position - before)
-    for start in sorted(starts, reverse=True):
-        phrase = _PHRASE.match(tail, start)
-        if phrase:
+        for phrase in _PHRASES[word].finditer(tail):
+            phrases.append((phrase.start(), word, phrase))
+    for start, word, phrase in sorted(phrases, reverse=True):
+        is_whole = word not in _INNER or tail[start - 1 : start] in ("a", "A")
+        if is_whole and tail.count(word, start) <= _MOST_PHRASES:
             yield phrase
 
 

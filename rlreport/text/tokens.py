@@ -262,8 +262,10 @@ def spaced_units(text: str) -> list[str]:
 STRUCTURES = ("list", "numbers", "headings", "parts")
 
 LEAST = 2  # A text has a structure, such as a list, if it has at least this many items of it
+# The first character decides for most lines, faster than the groups.
 _MARK = re.compile(
-    r"\n[ \t]*(?:(?P<list>[-*•‣–])[ \t]+\S|(?P<numbers>\(?\d{1,2}[.):])"
+    r"\n[ \t]*(?=[-*•‣–(\d#])"
+    r"(?:(?P<list>[-*•‣–])[ \t]+\S|(?P<numbers>\(?\d{1,2}[.):])"
     r"|(?P<headings>#{1,6})[ \t]+\S)"
 )
 _BLANK = re.compile(r"\n\s*\n")

@@ -19,7 +19,7 @@ from typing import Any
 from rlreport.ended import ENDED, FINISHED, KILLED, Ended
 from rlreport.errors import RlreportError, UnusableInputError, stop
 from rlreport.signals import ENDING, Terminated
-from rlreport.system.memory import collect_rarely
+from rlreport.system.memory import collect_rarely, keep_freed_memory
 from rlreport.text.secrets import is_secret
 from rlreport.training.messages import Answer, Request
 
@@ -57,6 +57,7 @@ def _prepare(*, is_last: bool) -> None:
     # As in the command line: threads of NumPy's linear algebra would rule out forking.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     collect_rarely()
+    keep_freed_memory()
     atexit.register(gc.freeze)  # else Python searches all objects for cycles at exit
     for number in ENDING:
         signal.signal(number, signal.SIG_IGN)
