@@ -11,7 +11,7 @@ from rlreport.deliver.form import Deliverable, Form
 from rlreport.system.own_output import MARKS
 
 if TYPE_CHECKING:
-    from rlreport.pages.context import EncodedPage
+    from rlreport.pages.encoded import EncodedPage
     from rlreport.pages.page import RenderedPage
 
 _ZIP_LEVEL = 9
@@ -30,7 +30,7 @@ def encode_page(page: RenderedPage) -> EncodedPage:
 
 def _encoded(page: RenderedPage, weight_of: Callable[[str, bytes], int]) -> EncodedPage:
     """Encode a page and the script with its tokens; ``weight_of`` returns what a file takes."""
-    from rlreport.pages.context import EncodedPage
+    from rlreport.pages.encoded import EncodedPage
     from rlreport.pages.page import tokens_script
 
     # Logged texts may contain lone surrogates, which UTF-8 cannot encode.

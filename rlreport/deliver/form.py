@@ -13,7 +13,7 @@ from rlreport.options import OutputOptions
 if TYPE_CHECKING:  # imported late, so that the help of the command line is fast
     from typing import Self
 
-    from rlreport.pages.context import EncodedPage
+    from rlreport.pages.encoded import EncodedPage
     from rlreport.pages.html import Node
     from rlreport.pages.page import RenderedPage
     from rlreport.pages.summary import Summary

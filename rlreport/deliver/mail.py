@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from email.message import EmailMessage
 
     from rlreport.draw.chart import Chart
-    from rlreport.pages.context import EncodedPage
+    from rlreport.pages.encoded import EncodedPage
     from rlreport.pages.page import RenderedPage
 
 # Domain of ids and of the default sender; ``.invalid`` is never a real host

@@ -13,7 +13,7 @@ from rlreport.system.own_output import MARKS
 from rlreport.text.language import Language
 
 if TYPE_CHECKING:
-    from rlreport.pages.context import EncodedPage
+    from rlreport.pages.encoded import EncodedPage
     from rlreport.pages.html import Node
     from rlreport.pages.page import RenderedPage
     from rlreport.pages.table import Shell
@@ -26,7 +26,7 @@ def encode_view(page: RenderedPage) -> EncodedPage:
     """
     from markupsafe import Markup
 
-    from rlreport.pages.context import EncodedPage
+    from rlreport.pages.encoded import EncodedPage
     from rlreport.pages.html import gzip_base64
 
     content = page.html.encode("utf-8", "replace")

@@ -31,7 +31,7 @@ def compact(values: NDArray[Any]) -> NDArray[Any]:
 
 def is_constant(values: NDArray[Any]) -> bool:
     """Return whether ``compact`` found all values, (N,), to be equal."""
-    return values.strides == (0,)
+    return len(values) > 1 and values.strides == (0,)
 
 
 def take(values: NDArray[Any], selection: Selection) -> NDArray[Any]:

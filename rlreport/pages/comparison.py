@@ -14,8 +14,9 @@ from rlreport.draw.chart import Chart
 from rlreport.options import CompareOptions
 from rlreport.pages.compare.sides import packed_pair, terms_of_tokens
 from rlreport.pages.compare.view import ComparisonView, comparison_view
-from rlreport.pages.context import EncodedPage, Maker
+from rlreport.pages.context import Maker
 from rlreport.pages.data import chart_path, csv
+from rlreport.pages.encoded import EncodedPage
 from rlreport.pages.fit import too_large
 from rlreport.pages.html import Node, canonical_json, environment, script_json
 from rlreport.pages.page import (

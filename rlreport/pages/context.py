@@ -16,6 +16,7 @@ from rlreport.check.spreading import SpreadingTexts
 from rlreport.check.verdict import Verdict
 from rlreport.draw.chart import Chart
 from rlreport.options import BuildOptions
+from rlreport.pages.encoded import EncodedPage, StoredPage
 from rlreport.pages.plan import StepPlan, left_out
 from rlreport.pages.quotes import Quotes
 from rlreport.pages.table import ColumnView
@@ -24,16 +25,6 @@ from rlreport.tables import Tables, counted_in_all
 from rlreport.text.messages import message
 
 T = TypeVar("T")
-
-
-class EncodedPage(NamedTuple):
-    """A page as an output form writes it."""
-
-    path: str  # in a report folder, e.g. ``steps/100.html``
-    content: bytes
-    weight: int  # bytes that the page takes in the output, with what lies beside it
-    # (path, content) of the script with its step's tokens; in one file ``content`` has them
-    beside: tuple[str, bytes] | None = None
 
 
 class ListedPage(NamedTuple):
@@ -94,7 +85,7 @@ class StepPage(NamedTuple):
     """A rendered page of a step."""
 
     plan: StepPlan
-    page: EncodedPage
+    page: EncodedPage | StoredPage  # as rendered; of a ``RunReport``, in a file
     # the responses as rows of the responses page, see ``ListedRows``
     listed: dict[str, Any]
     # gzipped full texts of these responses, which the responses page searches

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from rlreport.pages.context import EncodedPage, PageContext, StepJob, StepPage
+from rlreport.pages.context import PageContext, StepJob, StepPage
+from rlreport.pages.encoded import EncodedPage
 from rlreport.pages.page import Encode
 from rlreport.system.cache import Store, fingerprint, pack, program, store_at, unpack
 
@@ -91,7 +92,7 @@ def _packed(page: StepPage) -> bytes:
     listed = page.listed
     # Apart, as numbers may be NaN, which JSON does not have
     numbers = [name for name in listed if _are_floats(listed[name])]
-    encoded = page.page
+    encoded = page.page.load()
     beside, tokens = encoded.beside or ("", b"")
     head = {
         "path": encoded.path,

@@ -8,7 +8,8 @@ from types import SimpleNamespace
 from typing import Any, TypeAlias
 from urllib.parse import quote as percent_encoded
 
-from rlreport.pages.context import EncodedPage, JudgedRun, PageContext, RunReport
+from rlreport.pages.context import JudgedRun, PageContext, RunReport
+from rlreport.pages.encoded import EncodedPage
 from rlreport.pages.html import environment
 from rlreport.pages.table import Link, Shell
 from rlreport.text.clean import one_line

@@ -15,13 +15,13 @@ from rlreport.comparison.data_file import PATH as RESPONSES
 from rlreport.comparison.saved import REPORT
 from rlreport.options import BuildOptions
 from rlreport.pages.context import (
-    EncodedPage,
     JudgedRun,
     ListedPage,
     PageContext,
     RunReport,
 )
 from rlreport.pages.data import data_files, exports, report_json
+from rlreport.pages.encoded import EncodedPage
 from rlreport.pages.fit import fit_steps, fit_without_steps
 from rlreport.pages.html import (
     Node,
@@ -140,7 +140,7 @@ class RunPages:
                 )
                 yield self.renderer.encode(html)
         for step in report.step_pages:
-            yield step.page
+            yield step.page.load()
 
     @property
     def _addresses(self) -> Addresses:

@@ -15,6 +15,7 @@ from rlreport.check.finding import ToldFinding
 from rlreport.columns import RESPONSE
 from rlreport.pages.charts import begin_drawing
 from rlreport.pages.context import PageContext, RunReport, StepJob, StepPage
+from rlreport.pages.encoded import PageFile
 from rlreport.pages.kept_pages import KeptPages
 from rlreport.pages.listed import (
     ERRORS,
@@ -59,29 +60,32 @@ def render_steps(report: RunReport, level: int, renderer: Renderer) -> list[Step
     plans = [plan.at(level) for plan in report.plans]
     begin_drawing(report)
     kept = KeptPages.of(report.shared, renderer.encode)
+    columns = _columns(report)
     results = renderer.workers.map(
         _page,
-        [_step_job(report, plan) for plan in plans],
+        [_step_job(report, plan, columns) for plan in plans],
         _Shared(renderer.encode, report.shared, kept),
         seconds=_SECONDS_PER_PAGE * len(plans),
     )
+    del columns  # they are large
     pages = []
+    file = PageFile()
     phase = renderer.progress.phase(message("rendering"), len(plans), message("pages"))
     with phase as advance:
         for page in results:
             listed = with_interest(page.listed, report, page.plan.pinned)
-            pages.append(page._replace(listed=listed))
+            stored = file.put(page.page.load())
+            pages.append(page._replace(page=stored, listed=listed))
             advance(1)
     if kept:
         kept.store.trim()  # to its maximum size
     return pages
 
 
-def _step_job(report: RunReport, plan: StepPlan) -> StepJob:
+def _step_job(report: RunReport, plan: StepPlan, columns: _Columns) -> StepJob:
     """Return what a worker needs for a step's page: its part of the run's columns."""
     run = report.run
     step = plan.step
-    columns = _columns(report)
     # Responses are sorted by step: those of one are the rows from first to stop.
     steps = columns.responses["step"]
     first, stop = np.searchsorted(steps, [step, step + 1]).tolist()
@@ -132,10 +136,6 @@ class _Columns(NamedTuple):
 
 
 def _columns(report: RunReport) -> _Columns:
-    return report.once("columns", lambda: _all_columns(report))
-
-
-def _all_columns(report: RunReport) -> _Columns:
     """Return what pages show of responses, and of steps, see ``StepJob.columns``."""
     tables = report.run.tables
     responses = {name: tables.responses[name].to_numpy() for name in RESPONSE}

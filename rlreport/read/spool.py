@@ -57,7 +57,7 @@ class PartFolder:
             with file.open("wb") as stream:
                 stream.writelines(pieces)
         except OSError as error:
-            raise _cannot_write(error) from None
+            raise cannot_write(error) from None
         return file
 
 
@@ -70,7 +70,7 @@ def part_folder() -> Iterator[PartFolder]:
         try:
             path.mkdir(mode=0o700)
         except OSError as error:
-            raise _cannot_write(error) from None
+            raise cannot_write(error) from None
         yield PartFolder(path)
     finally:
         with held():
@@ -156,7 +156,7 @@ class RolloutSpool:
                 if isinstance(parcel, Path):
                     parcel.unlink()
         except OSError as error:
-            raise _cannot_write(error) from None
+            raise cannot_write(error) from None
 
     def _append(self, part: RolloutPart) -> None:
         """Append the responses of a part: their tokens become ids of the spool's vocabulary."""
@@ -229,7 +229,8 @@ def no_rollouts() -> Rollouts:
     return RolloutSpool().rollouts(places, nothing)
 
 
-def _cannot_write(error: OSError) -> OutputError:
+def cannot_write(error: OSError) -> OutputError:
+    """Return the error to raise where a temporary file cannot be written."""
     return OutputError(
         f"cannot write temporary files to {tempfile.gettempdir()}: {error.strerror}"
     )
