@@ -12,15 +12,16 @@ from __future__ import annotations
 
 import argparse
 import json
-import subprocess
 import sys
 import tempfile
-import threading
 import time
 from pathlib import Path
 
 import numpy as np
-import psutil
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from benchmarks.peak_memory import measured
 
 
 def board_loading(logs: Path) -> float:
@@ -48,37 +49,6 @@ def board_loading(logs: Path) -> float:
     return time.perf_counter() - began
 
 
-def run(*command: str) -> tuple[float, float]:
-    """Run a command; return wall seconds and the peak memory of its process tree in MB (PSS)."""
-    began = time.perf_counter()
-    process = subprocess.Popen(
-        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
-    peak = 0.0
-    done = threading.Event()
-
-    def watch() -> None:
-        nonlocal peak
-        root = psutil.Process(process.pid)
-        while not done.wait(0.1):
-            total = 0
-            try:
-                for one in [root, *root.children(recursive=True)]:
-                    total += one.memory_full_info().pss
-            except psutil.Error:
-                continue
-            peak = max(peak, total / 1e6)
-
-    watcher = threading.Thread(target=watch)
-    watcher.start()
-    status = process.wait()
-    done.set()
-    watcher.join()
-    if status:
-        raise SystemExit(f"{' '.join(command)}: exit status {status}")
-    return time.perf_counter() - began, peak
-
-
 def main() -> None:
     """Run one of the two comparisons and print its figures."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -101,10 +71,8 @@ def main() -> None:
         ]
         build += ["--workers", options.workers]
         if options.what == "small":
-            times = [
-                (run(sys.executable, "-c", "import pandas, altair")[0], run(*build)[0])
-                for _ in range(5)
-            ]
+            imports = [sys.executable, "-c", "import pandas, altair"]
+            times = [(measured(imports).wall, measured(build).wall) for _ in range(5)]
             yardstick, whole = (min(column) for column in zip(*times, strict=True))
             print(
                 f"import pandas, altair {yardstick:.2f} s, build {whole:.2f} s",
@@ -113,9 +81,11 @@ def main() -> None:
             print(f"{whole / yardstick:.2f} times")
             return
         size = sum(log.stat().st_size for log in options.logs.glob("*.jsonl")) / 1e6
-        whole, peak = run(*build)
+        result = measured(build)
+        whole = result.wall
         print(
-            f"{size:,.0f} MB: build {whole:.2f} s, peak {peak:,.0f} MB (process tree, PSS)"
+            f"{size:,.0f} MB: build {whole:.2f} s, peak {result.peak_pss / 1e6:,.0f} MB "
+            "(process tree, PSS)"
         )
         loading = board_loading(options.logs)
         print(

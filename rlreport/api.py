@@ -13,24 +13,27 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 from rlreport.check.verdict import Verdict
 from rlreport.deliver.publish import destination
+from rlreport.draw.vega import vega_process
 from rlreport.errors import UsageError
 from rlreport.flows.build import Report, build_report, check_logs
-from rlreport.flows.compare import ComparisonReport, build_comparison
-from rlreport.flows.index import Index, build_index
 from rlreport.options import (
     BUILDING,
     CHECKING,
+    DEFAULT_LIMIT,
     BuildOptions,
     CompareOptions,
     declared,
     refuse_unknown,
 )
 from rlreport.system.in_memory import Given, InMemory, as_files, paths_or_data
-from rlreport.system.wandb_runs import DEFAULT_LIMIT, local_copies
+from rlreport.system.wandb_runs import local_copies
 from rlreport.system.workers import Progress, Workers
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from rlreport.flows.compare import ComparisonReport
+    from rlreport.flows.index import Index
 
 
 class PolarsFrame(Protocol):
@@ -133,7 +136,10 @@ def build(logs: Data, out: str | Path = "report", **options: Any) -> Report:
     run = {_DATA: _one_run(logs)}
     with _ready(BuildOptions(**options), run) as (settings, paths):
         progress = Progress(settings.quiet, settings.language)
-        with Workers(settings.workers, settings.ray) as workers:
+        with (
+            vega_process(settings.workers),
+            Workers(settings.workers, settings.ray) as workers,
+        ):
             return build_report(
                 paths[_DATA], destination(out), settings, progress, workers
             )
@@ -187,9 +193,15 @@ def compare(
     Raises:
         RlreportError: a run, an option or the destination cannot be used.
     """
+    # Lazily, like that of an index: a build needs nothing of it.
+    from rlreport.flows.compare import build_comparison
+
     refuse_unknown("compare", options, CompareOptions)
     runs = {_BASE: _runs(base, _BASE), _NEW: _runs(new, _NEW)}
-    with _ready(CompareOptions(**options), runs) as (settings, paths):
+    with (
+        _ready(CompareOptions(**options), runs) as (settings, paths),
+        vega_process(),
+    ):
         return build_comparison(
             bases=paths[_BASE],
             news=paths[_NEW],
@@ -230,15 +242,19 @@ def index(
         RlreportError: a path does not exist, no path has a readable report or run, or an argument
             or ``out`` cannot be used.
     """
+    from rlreport.flows.index import build_index
+
     refuse_unknown("index", options, BuildOptions, (*BUILDING, "set_by"))
-    return build_index(
-        _path_list(reports),
-        out,
-        BuildOptions(**options),
-        title=title,
-        limit=limit,
-        rebuild=rebuild,
-    )
+    settings = BuildOptions(**options)
+    with vega_process(settings.workers):
+        return build_index(
+            _path_list(reports),
+            out,
+            settings,
+            title=title,
+            limit=limit,
+            rebuild=rebuild,
+        )
 
 
 def _path_list(logs: Logs) -> list[str | Path]:

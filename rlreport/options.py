@@ -3,7 +3,6 @@
 # ruff: noqa: RUF009
 from __future__ import annotations
 
-import difflib
 import math
 import os
 import re
@@ -33,6 +32,7 @@ DEFAULT_PAD_TOKENS: tuple[str, ...] = (
 
 FAIL_ON = ("worse", "guardrail", "new-critical", "any")
 
+DEFAULT_LIMIT = 100  # runs of a project of W&B that an index lists
 SETTINGS_FILE = "rlreport.toml"  # in which the command line looks for options
 
 # Headings of options in ``--help``, in their order
@@ -108,6 +108,8 @@ def refuse_unknown(
             continue
         flag = f"--{name.replace('_', '-')}"
         of_flag = [entry.name for entry in known if flag in entry.metadata["flags"]]
+        import difflib
+
         alike = difflib.get_close_matches(name, [e.name for e in known], 1)
         hint = f"; use {of_flag[0]}=" if of_flag else ""
         if alike and not of_flag:

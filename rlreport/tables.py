@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from rlreport.figures.constant import take_rows
 from rlreport.text.messages import message, phrases, plural, sample_note
 from rlreport.times import Times
 
@@ -470,7 +471,7 @@ class Tables(LogTables):
         tools_used = self.tools_used[in_training[: len(self.tools_used)]]
         return replace(
             self,
-            responses=self.responses[in_training].reset_index(drop=True),
+            responses=take_rows(self.responses, in_training),
             extras=self.extras[in_training].reset_index(drop=True),
             tools_used=tools_used.reset_index(drop=True),
             steps=self.steps[has_responses].reset_index(drop=True),
@@ -562,7 +563,7 @@ class Tables(LogTables):
         in_validation = self.responses["validation"].to_numpy() == RowRole.VALIDATION
         if not in_validation.any():
             return None
-        responses = self.responses[in_validation].reset_index(drop=True)
+        responses = take_rows(self.responses, in_validation)
         steps = self.validation[self.validation["responses"] > 0]
         return replace(
             self,

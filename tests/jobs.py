@@ -14,6 +14,24 @@ def named(job: int, shared: str) -> str:
     return f"{shared} {job}"
 
 
+def doubled(job: bytes, shared: None) -> bytes:
+    return job * 2
+
+
+def slept(job: float, shared: None) -> int:
+    """Sleep so many seconds; return which process did."""
+    time.sleep(job)
+    return os.getpid()
+
+
+def divided(job: int, shared: None) -> float:
+    return 1 / job
+
+
+def killed(job: int, shared: None) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
 def where(job: int, seconds: float) -> int:
     time.sleep(seconds)
     return os.getpid()

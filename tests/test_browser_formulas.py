@@ -11,6 +11,7 @@ from rlreport.figures import tokens as token
 from rlreport.pages.plan import COMPACT
 from rlreport.pages.scripts import join_scripts
 from rlreport.pages.token_data import pack_tokens
+from rlreport.read.token_columns import TokenColumns
 from tests.pages_reading import packed_tokens, unpack
 from tests.reading import read
 
@@ -86,7 +87,8 @@ def test_short_of_bytes_or_not_the_page_derives_what_python_computes(
     shared_data, in_page, digits
 ):
     rollouts = list(read(shared_data / "ppo_healthy").rollouts.read(range(12)))
-    shown = assert_same(pack_tokens(rollouts, digits), in_page)
+    packed = pack_tokens(TokenColumns.of(rollouts), digits)
+    shown = assert_same(packed, in_page)
     for name in set(NAMES) - {"sampler_logp"}:
         exact = np.concatenate([r.figures[name] for r in rollouts])
         close = 100 * 10.0**-digits

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 import rlreport
+from rlreport.pages import step_jobs
+from rlreport.pages.context import StepJob
 from tests.forms import files_below
 from tests.reading import tokens, write
 
@@ -55,6 +57,91 @@ def built(tmp_path: Path) -> Callable[..., dict[str, bytes]]:
         return files_below(tmp_path / out)
 
     return build
+
+
+@pytest.fixture
+def rendered(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return the steps whose pages are rendered; those of the cache are not."""
+    steps: list[int] = []
+    render = step_jobs._render
+
+    def noting(job: StepJob, *shared: Any) -> Any:
+        steps.append(job.plan.step)
+        return render(job, *shared)
+
+    monkeypatch.setattr(step_jobs, "_render", noting)
+    return steps
+
+
+def test_pages_of_the_same_logs_are_rendered_once(tmp_path, built, rendered):
+    write(tmp_path / "log.jsonl", rows(range(STEPS)))
+    first = built()
+    assert set(rendered) == set(range(STEPS))
+    rendered.clear()
+    assert built("again") == first
+    assert not rendered
+
+
+def test_of_a_grown_log_only_pages_that_changed_are_rendered(tmp_path, built, rendered):
+    log = write(tmp_path / "log.jsonl", rows(range(STEPS)))
+    before = built()
+    rendered.clear()
+    write(log, rows(range(STEPS + 1)))
+    after = built()
+    changed = {
+        step
+        for step in range(STEPS + 1)
+        if after[f"steps/{step}.html"] != before.get(f"steps/{step}.html")
+    }
+    assert {STEPS - 1, STEPS} <= changed  # the last page has a later neighbour now
+    assert changed <= set(rendered)
+    # Of some others, rows of the responses page changed: what is an extreme of the run.
+    assert len(rendered) < STEPS
+
+
+def test_a_row_that_changes_renders_the_page_of_its_step(tmp_path, built, rendered):
+    logged = rows(range(STEPS))
+    log = write(tmp_path / "log.jsonl", logged)
+    built()
+    rendered.clear()
+    # Of the same length: rows behind it stay where they are.
+    logged[25]["prompt"] = logged[25]["prompt"].replace(",", ";")
+    write(log, logged)
+    again = built()
+    assert rendered == [2]
+    assert again == built("cold", "")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"lang": "zh"},
+        {"redact": True},
+        {"title": "Another"},
+        {"gamma": 0.5},
+        {"redact": "names"},
+    ],
+    ids=str,
+)
+def test_a_page_of_other_settings_is_not_taken(tmp_path, built, options):
+    write(tmp_path / "log.jsonl", rows(range(3)))
+    before = built()
+    after = built("other", **options)
+    assert after == built("cold", "", **options)
+    assert after["steps/1.html"] != before["steps/1.html"]
+
+
+def test_a_finding_changes_the_page_of_its_step_only(tmp_path, built, rendered):
+    log = write(tmp_path / "log.jsonl", rows(range(STEPS)))
+    built()
+    rendered.clear()
+    # The last step has one response only: a finding says that it is incomplete.
+    write(log, rows(range(STEPS + 1))[: -EACH + 1])
+    after = built()
+    assert len(rendered) < STEPS
+    assert after == built("cold", "")
+    pages = {step: after[f"steps/{step}.html"].decode() for step in range(STEPS + 1)}
+    assert [step for step in pages if "incomplete log" in pages[step]] == [STEPS]
 
 
 @pytest.mark.parametrize("options", [{"redact": "names"}, {"max_size": 1_800_000}])

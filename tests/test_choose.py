@@ -12,6 +12,7 @@ from rlreport.pages.plan import (
     FINEST_DIGITS,
     LEVELS,
     MAX_FINE_VALUES,
+    RankedColumns,
     StepPlan,
     fewer_steps,
     fitting_level,
@@ -37,9 +38,9 @@ def responses(steps: int, each: int) -> pd.DataFrame:
 
 def test_evidence_comes_first_then_extremes_then_a_sample():
     table = responses(1, 1000)
-    chosen = rank_by_interest(table, 128, [777])
+    chosen = rank_by_interest(RankedColumns.of(table), 128, [777])
     assert chosen[0] == 777
-    assert len(rank_by_interest(table, 1000)) == 1000
+    assert len(rank_by_interest(RankedColumns.of(table), 1000)) == 1000
     assert len(chosen) == len(set(chosen)) == 128
     for metric in ("reward", "kl_k1", "response_tokens"):
         values = table[metric]
@@ -50,7 +51,7 @@ def test_responses_of_equal_interest_are_in_the_order_of_the_log():
     table = responses(1, 1000)
     rank = extremeness(table[list(METRICS)].to_numpy(np.float64))
     expected = sorted(range(1000), key=lambda row: (rank[row], row))
-    assert rank_by_interest(table, 1000).tolist() == expected
+    assert rank_by_interest(RankedColumns.of(table), 1000).tolist() == expected
 
 
 def test_more_steps_than_a_report_can_list_are_refused_with_what_to_do(
@@ -72,7 +73,7 @@ def test_a_sample_keeps_prompts_that_recur_so_that_they_can_be_followed():
     kept = []
     for step in range(steps):
         of_step = table[table["step"] == step]
-        rows = rank_by_interest(of_step, 80)
+        rows = rank_by_interest(RankedColumns.of(of_step), 80)
         assert len(set(rows.tolist())) == 80
         kept.append(set(of_step["prompt_id"].iloc[rows]))
     assert len(set.intersection(*kept)) >= 20

@@ -21,6 +21,7 @@ from rlreport.pages.compare.flips import MAX_CHARACTERS, flips_table
 from rlreport.pages.compare.sides import packed_pair
 from rlreport.pages.token_data import pack_tokens
 from rlreport.read.rollouts import Rollout
+from rlreport.read.token_columns import TokenColumns
 from rlreport.system.workers import Progress
 from rlreport.text.language import ENGLISH
 from tests.browser import in_url, serious, until, visiting
@@ -186,7 +187,7 @@ def test_bytes_that_are_no_tokens_are_refused(broken):
 def test_tokens_that_were_tampered_with_are_refused_or_bounded():
     tokens = ["a", "b"]
     rollout = Rollout(1, 0, "", 0, "", "", raw_tokens=tokens, tokens=tokens)
-    content = unpacked(pack_tokens([rollout], 6).encode())
+    content = unpacked(pack_tokens(TokenColumns.of([rollout]), 6).encode())
     assert rollouts_of(content, 1, {0}, 2)[0].tokens == ["a", "b"]
     size = int.from_bytes(content[:4], "little")
     header = json.loads(content[4 : 4 + size])

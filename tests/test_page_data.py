@@ -26,6 +26,7 @@ from rlreport.pages.listed import PREFIXES, PromptText, prompt_prefixes
 from rlreport.pages.response_panel import group_data
 from rlreport.pages.token_data import decimal, pack_tokens
 from rlreport.read.rollouts import Rollout
+from rlreport.read.token_columns import TokenColumns
 from rlreport.text.clean import without_controls
 from rlreport.text.tokens import Style, readable_tokens
 from tests.pages_reading import Elements, as_logged, rows_data, unpack
@@ -140,7 +141,7 @@ def test_any_strings_come_back(raw):
     for style in Style:
         tokens = readable_tokens(raw, style)
         packed = Rollout(0, 1, "f", 1, "p", "r", raw_tokens=raw, tokens=tokens)
-        header, ids, _ = unpack(pack_tokens([packed], 4))
+        header, ids, _ = unpack(pack_tokens(TokenColumns.of([packed]), 4))
         assert [as_logged(header, i) for i in ids] == raw
         assert [header["text"][i] for i in ids] == tokens
 
@@ -148,8 +149,9 @@ def test_any_strings_come_back(raw):
 def test_nothing_is_packed_without_tokens_and_the_same_to_the_same_bytes():
     empty = Rollout(0, 0, "f", 1, "p", "r", raw_tokens=[], tokens=[])
     one = replace(empty, raw_tokens=["a"], tokens=["a"])
-    assert pack_tokens([empty], 4) == ""
-    assert pack_tokens([one], 4) == pack_tokens([one], 4)
+    assert pack_tokens(TokenColumns.of([empty]), 4) == ""
+    tokens = TokenColumns.of([one])
+    assert pack_tokens(tokens, 4) == pack_tokens(tokens, 4)
 
 
 def test_the_references_log_probabilities_are_kept_unless_log_ratios_tell_them_all():
@@ -164,7 +166,8 @@ def test_the_references_log_probabilities_are_kept_unless_log_ratios_tell_them_a
         )
         texts = ["a", "b"]
         one = Rollout(0, 1, "f", 1, "p", "ab", raw_tokens=texts, tokens=texts)
-        columns = unpack(pack_tokens([replace(one, figures=figures)], 6))[2]
+        tokens = TokenColumns.of([replace(one, figures=figures)])
+        columns = unpack(pack_tokens(tokens, 6))[2]
         assert ("ref_logp" in columns) == kept
         known = columns["ref_logp"] if kept else columns["logp"] - columns["log_ratio"]
         assert known.tolist() == [-0.5, -0.25]

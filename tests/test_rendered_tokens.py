@@ -11,7 +11,8 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from rlreport import build
 from rlreport.formats.token_names import TokenNames
 from rlreport.pages.token_data import pack_tokens
-from rlreport.read.rollouts import PROMPT_EDGE, Rollout
+from rlreport.read.rollouts import PROMPT_EDGE
+from rlreport.read.token_columns import TokenColumns
 from tests.browser import serious, visiting
 from tests.pages_reading import packed_tokens, unpack
 from tests.reading import read, row, write
@@ -56,19 +57,23 @@ def logged(
     return rows
 
 
-def rollouts(log: Path, **options: Any) -> list[Rollout]:
+def prompts(log: Path, **options: Any) -> list[tuple[list[str], int]]:
+    """Return the texts of each prompt's tokens on pages, and the number of all its tokens."""
     scan = read(log, **options)
-    return scan.rollouts.read(range(len(scan.responses)))
+    columns = TokenColumns.read(scan.rollouts, range(len(scan.responses)))
+    texts = [text for text, _ in columns.vocabulary]
+    return [([texts[id] for id in one.ids], one.size) for one in columns.prompts]
 
 
 def test_a_tokenizer_names_the_prompts_tokens_and_its_template(
     tokenizer: Path, tmp_path: Path
 ) -> None:
     log = write(tmp_path / "a.jsonl", logged(tokenizer, ["2 + 2 = 你"]))
-    (one,) = rollouts(log, tokenizer=str(tokenizer))
-    assert "".join(one.prompt_tokens) == TEMPLATE.format("2 + 2 = 你")
-    assert one.prompt_tokens[:2] == ["<|bos|>", "<|im_start|>"]
-    assert one.prompt_token_count == len(one.prompt_tokens)
+    ((tokens, count),) = prompts(log, tokenizer=str(tokenizer))
+    assert "".join(tokens) == TEMPLATE.format("2 + 2 = 你")
+    assert tokens[:2] == ["<|bos|>", "<|im_start|>"]
+    assert count == len(tokens)
+    (one,) = read(log, tokenizer=str(tokenizer)).rollouts.read([0])
     assert one.prompt == "2 + 2 = 你"
 
 
@@ -76,8 +81,7 @@ def test_without_a_tokenizer_ids_say_nothing_and_are_left_out(
     tokenizer: Path, tmp_path: Path
 ) -> None:
     log = write(tmp_path / "a.jsonl", logged(tokenizer, ["2 + 2"]))
-    (one,) = rollouts(log)
-    assert (one.prompt_tokens, one.prompt_token_count) == ([], 0)
+    assert prompts(log) == []
 
 
 def test_logged_token_strings_need_no_tokenizer(tmp_path: Path) -> None:
@@ -85,40 +89,34 @@ def test_logged_token_strings_need_no_tokenizer(tmp_path: Path) -> None:
     log = write(
         tmp_path / "a.jsonl", [row(prompt_token_strings=["<s>", "Say"], **fields)]
     )
-    (one,) = rollouts(log)
-    assert one.prompt_tokens == ["<s>", "Say"]
+    assert prompts(log) == [(["<s>", "Say"], 2)]
 
 
 @pytest.mark.parametrize("strings", [[1], "text", []])
 def test_what_are_no_token_strings_is_left_out(tmp_path: Path, strings: object) -> None:
     fields = {"response_tokens": ["Hi"], "logprobs": [-0.5]}
     log = write(tmp_path / "a.jsonl", [row(prompt_token_strings=strings, **fields)])
-    (one,) = rollouts(log)
-    assert one.prompt_tokens == []
+    assert prompts(log) == []
 
 
 def test_of_a_long_prompt_both_ends_are_kept(tmp_path: Path) -> None:
     strings = [f"t{number}" for number in range(2 * PROMPT_EDGE + 5)]
     fields = {"response_tokens": ["Hi"], "logprobs": [-0.5]}
     log = write(tmp_path / "a.jsonl", [row(prompt_token_strings=strings, **fields)])
-    (one,) = rollouts(log)
-    assert one.prompt_token_count == len(strings)
-    assert one.prompt_tokens == strings[:PROMPT_EDGE] + strings[-PROMPT_EDGE:]
+    shown = strings[:PROMPT_EDGE] + strings[-PROMPT_EDGE:]
+    assert prompts(log) == [(shown, len(strings))]
 
 
-def test_responses_to_one_prompt_share_its_tokens_in_a_page() -> None:
-    shared = ["a"] * 1000
-    some = []
-    for n in range(8):
-        one = Rollout(0, n, "a.jsonl", 1, "p", "r", raw_tokens=["x"])
-        one.tokens = ["x"]
-        one.raw_prompt_tokens = shared
-        one.prompt_tokens = shared
-        one.prompt_token_count = 1000
-        some.append(one)
+def test_responses_to_one_prompt_share_its_tokens_in_a_page(tmp_path: Path) -> None:
+    strings = [f"t{number}" for number in range(1000)]
+    fields = {"response_tokens": ["x"], "logprobs": [-0.5]}
+    rows = [row(prompt_token_strings=strings, **fields)] * 8
+    scan = read(write(tmp_path / "a.jsonl", rows))
+    one, eight = (TokenColumns.read(scan.rollouts, range(n)) for n in (1, 8))
+    (prompt,) = eight.prompts
+    assert prompt.n == list(range(8))
     # Eight responses take hardly more than one.
-    size_of_one = len(pack_tokens(some[:1], 3))
-    assert len(pack_tokens(some, 3)) < 1.2 * size_of_one
+    assert len(pack_tokens(eight, 3)) < 1.2 * len(pack_tokens(one, 3))
 
 
 def test_a_prompt_is_named_once_for_the_rows_of_its_group(tokenizer: Path) -> None:

@@ -79,6 +79,26 @@ def test_one_unit_in_the_last_place_changes_no_figure(exact: float) -> None:
     assert len(set(rounding.significant(-near).tolist())) == 1
 
 
+@given(
+    st.lists(st.floats() | st.integers(-(10**8), 10**8).map(lambda n: n / 2)),
+    st.integers(1, 12),
+)
+def test_what_is_shown_has_the_digits_of_its_format(
+    values: list[float], digits: int
+) -> None:
+    found = rounding.as_formatted(values, digits).tolist()
+    assert list(map(repr, found)) == [
+        repr(float(f"{value:.{digits}g}")) for value in values
+    ]
+
+
+@pytest.mark.parametrize("value", [0.1234565, 1.234565, 999999.5, 1e23, 5e-324, 2.5])
+def test_a_half_is_shown_as_its_exact_value_is_formatted(value: float) -> None:
+    columns = [[value], [-value]]
+    expected = [[float(f"{column[0]:.6g}")] for column in columns]
+    assert rounding.as_formatted(columns, 6).tolist() == expected
+
+
 def test_a_difference_below_its_operands_digits_is_nothing() -> None:
     assert 0.3 - (0.1 + 0.2) != 0
     assert rounding.difference(0.3, 0.1 + 0.2) == 0

@@ -14,7 +14,7 @@ import pytest
 
 from rlreport.errors import RlreportError
 from rlreport.system import workers as workers_module
-from rlreport.system.workers import AHEAD, Workers
+from rlreport.system.workers import AHEAD, Workers, job_process
 from tests import jobs
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -278,3 +278,66 @@ def test_no_process_imports_from_the_current_folder(kind, how, tmp_path, capfd):
     )
     assert done.stdout == "done\n", done.stderr
     assert not trap.exists(), trap.read_text()
+
+
+FORKED = pytest.mark.skipif(sys.platform != "linux", reason="forks")
+
+
+@pytest.fixture
+def forks(monkeypatch):
+    """Pretend that this process has one thread, whatever runs the tests."""
+    monkeypatch.setattr(workers_module, "can_fork", lambda: True)
+
+
+@FORKED
+def test_a_process_does_jobs_while_this_one_goes_on_and_ends_with_its_context(
+    forks, below
+):
+    with job_process(jobs.slept) as process:
+        assert process is not None
+        start = time.perf_counter()
+        number = process.send(0.5)
+        assert time.perf_counter() - start < 0.4
+        (child,) = below()
+        assert process.result(number) == child.pid
+        process.send(60.0)  # nobody wants its result
+    assert below() == []
+    assert time.perf_counter() - start < 30
+
+
+@FORKED
+def test_results_of_a_process_are_taken_in_any_order_however_large(forks):
+    with job_process(jobs.doubled) as process:
+        assert process is not None
+        larger_than_a_pipe = [bytes([65 + i]) * (1 << 20) for i in range(6)]
+        numbers = [process.send(job) for job in larger_than_a_pipe]
+        for number in reversed(numbers):
+            assert process.result(number) == larger_than_a_pipe[number] * 2
+
+
+@FORKED
+def test_an_error_of_a_job_reaches_the_caller_and_the_next_job_is_done(forks):
+    with job_process(jobs.divided) as process:
+        assert process is not None
+        first = process.send(0)
+        second = process.send(4)
+        with pytest.raises(ZeroDivisionError):
+            process.result(first)
+        assert process.result(second) == 0.25
+
+
+@FORKED
+def test_a_process_that_was_killed_is_one_clear_error(forks, capfd):
+    with job_process(jobs.killed) as process, pytest.raises(RlreportError) as caught:
+        assert process is not None
+        process.result(process.send(0))
+    assert str(caught.value) == (
+        "a worker process was killed (out of memory?); try --workers 1"
+    )
+    assert capfd.readouterr() == ("", "")
+
+
+def test_no_process_is_started_for_jobs_where_none_can_be_forked(monkeypatch):
+    monkeypatch.setattr(workers_module, "can_fork", lambda: False)
+    with job_process(jobs.divided) as process:
+        assert process is None

@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import bdtrc, comb
 
 from rlreport.check.fit import Fit, deviate
 from rlreport.check.pieces import Piece
@@ -292,6 +291,8 @@ class _Events:
         """
         if self.is_evaluation or len(other) < SPARSE_VALUES:
             return False
+        from scipy.special import bdtrc  # loaded only where values jump to and fro
+
         count = self.fitted.count
         share = (np.count_nonzero(other >= middle) + 1) / (len(other) + 2)
         beyond = np.count_nonzero(side >= middle)
@@ -351,7 +352,7 @@ class _Events:
             return drop > SEPARATE_ERRORS * error
         inside = np.concatenate([before - before.mean(), after - after.mean()])
         scatter = math.sqrt(float((inside**2).sum()) / (len(inside) - 2))
-        orders = comb(len(inside), len(after))
+        orders = math.comb(len(inside), len(after))
         return drop > SEPARATE_SCATTER * scatter and orders >= 1 / SEPARATE_CHANCE
 
     def _step_down(self, at: int, before: Floats, after: Floats) -> Event:

@@ -19,6 +19,7 @@ from rlreport.check.windows import (
     part_of,
     z_of,
 )
+from rlreport.figures import rounding
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.figures.rounding import beyond_rounding, difference, rounded, significant
 
@@ -97,6 +98,19 @@ def change(
     tables = run.tables if by_step else None
     z = z_of(tables, values, weights, [before, after])
     return Change(before.mean, after.mean, z, least=run.limits[Trend].z)
+
+
+def rise(run: Run, values: Floats, *, first: Window | None = None) -> float:
+    """Return the last mean minus the first, as the ``difference`` of ``change``, but faster.
+
+    What takes most of the time there is to tell whether it is significant.
+    """
+    start = first or run.first
+    if start is None:
+        return np.nan
+    before = part_of(run.tables, values, start, weights=None)
+    after = part_of(run.tables, values, run.last, weights=None)
+    return rounding.change(before.mean, after.mean)
 
 
 def mix(

@@ -10,7 +10,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from rlreport.figures.ragged import Floats, Ints
+from rlreport.figures.grouped import Grouped
+from rlreport.figures.ragged import Ints, offsets_of
 from rlreport.tables import GAP, TextSample
 from rlreport.text.clean import REPLACEMENT
 
@@ -46,6 +47,22 @@ class Corpus(NamedTuple):
     baseline: Bools
     end: Bools
 
+    def among(self, responses: Bools) -> Corpus:
+        """Return only the words of these responses, which keep their indices."""
+        is_kept = responses[self.response]
+        return self._replace(words=self.words[is_kept], response=self.response[is_kept])
+
+    def starts_of(self, phrase: tuple[str, ...]) -> Ints:
+        """Return the indices of the words at which a phrase starts, ascending."""
+        numbers = [self.names.index(word) for word in phrase]
+        at = np.flatnonzero(self.words == numbers[0])
+        for n, number in enumerate(numbers[1:], 1):
+            at = at[at + n < len(self.words)]
+            is_next = self.words[at + n] == number
+            is_same_response = self.response[at + n] == self.response[at]
+            at = at[is_next & is_same_response]
+        return at
+
 
 def common_phrases(
     corpus: Corpus, least: float
@@ -57,17 +74,17 @@ def common_phrases(
     each, and ``index`` numbers the phrases that start at the words ``at``.
     """
     phrases: list[tuple[str, ...]] = [()]
-    holders = np.zeros(1)
+    holders = np.zeros(1, np.int64)
     at = np.arange(len(corpus.words))
     index = np.zeros(len(corpus.words), np.int64)
     for n in range(MAX_WORDS + 1):
         keys = _keys_of_longer(corpus, at, index, n)
-        counted = _late_holders(corpus, at, keys)
+        late_keys, counts = _late_holders(corpus, at, keys)
         # ``least`` is a computed share of responses: it may be too large by a rounding error.
-        counted = counted[counted >= least * (1 - 1e-9)]
-        common = counted.index.tolist() if n < MAX_WORDS else []
+        is_common = counts >= least * (1 - 1e-9)
+        common = late_keys[is_common].tolist() if n < MAX_WORDS else []
         longer = _longer_phrases(phrases, corpus.names, common, repeats=n < MAX_NGRAM)
-        of_longer: Floats = np.asarray(counted[list(longer)], np.float64)
+        of_longer = counts[np.isin(late_keys, list(longer))]
         replaced = _replaced(phrases, holders, list(longer.values()), of_longer)
         if n:  # the empty phrase is none
             # Rows of ``at`` of each phrase, in the order of their numbers
@@ -105,13 +122,19 @@ def _keys_of_longer(corpus: Corpus, at: Ints, index: Ints, n: int) -> Ints:
     return np.where(is_in_corpus & is_same_response & is_word, keys, -1)
 
 
-def _late_holders(corpus: Corpus, at: Ints, keys: Ints) -> pd.Series:
-    """Return key -> number of late responses with its phrase; see ``_keys_of_longer``."""
+def _late_holders(corpus: Corpus, at: Ints, keys: Ints) -> tuple[Ints, Ints]:
+    """Return the keys of phrases of late responses, ascending, and how many of these have each.
+
+    See ``_keys_of_longer`` for the arguments.
+    """
     response = corpus.response[at]
-    pairs = pd.DataFrame({"key": keys, "response": response}, copy=False)
-    # A response with several occurrences counts once.
-    late = pairs[(keys >= 0) & corpus.end[response]].drop_duplicates()
-    return late.groupby("key").size()
+    is_late = (keys >= 0) & corpus.end[response]
+    # A key and a response as one number: a response with several occurrences counts once.
+    pairs = np.sort(keys[is_late] * len(corpus.end) + response[is_late])
+    distinct = Grouped.by(pairs).first(pairs)
+    keys_of_pairs = distinct // len(corpus.end)
+    by_key = Grouped.by(keys_of_pairs)
+    return by_key.first(keys_of_pairs), by_key.counts
 
 
 def _longer_phrases(
@@ -140,9 +163,9 @@ def _longer_phrases(
 
 def _replaced(
     phrases: list[tuple[str, ...]],
-    holders: Floats,
+    holders: Ints,
     longer: list[tuple[str, ...]],
-    of_longer: Floats,
+    of_longer: Ints,
 ) -> set[int]:
     """Return the indices of phrases that are not to be told.
 
@@ -197,9 +220,8 @@ def glued(sample: TextSample, word: str) -> Ints:
     A unit counts if it repeats the word, or if nothing else of it is a letter: "great" is not a
     part of "greatest". Shorter words than GLUED_LETTERS are parts of too many others.
     """
-    counts = np.zeros(len(sample.rows), np.int64)
     if not (word.isalpha() and len(word) >= GLUED_LETTERS):
-        return counts
+        return np.zeros(len(sample.rows), np.int64)
     of_unit = np.zeros(len(sample.vocabulary), np.int64)
     for index, unit in enumerate(sample.vocabulary):
         text = unit.strip().lower()
@@ -210,9 +232,8 @@ def glued(sample: TextSample, word: str) -> Ints:
             of_unit[index] = found - 1  # one is counted as a word
         elif found > 1 or not any(map(str.isalpha, text.replace(word, ""))):
             of_unit[index] = found
-    response = np.repeat(np.arange(len(counts)), np.diff(sample.offsets))
-    np.add.at(counts, response, of_unit[sample.units])
-    return counts
+    before = offsets_of(of_unit[sample.units])
+    return np.diff(before[sample.offsets])
 
 
 def normalize(word: str) -> str:

@@ -29,7 +29,13 @@ from rlreport.check.phrases import (
     written_once,
 )
 from rlreport.check.run import Run, once_per_run
-from rlreport.check.windows import Window, centred, log_odds_z
+from rlreport.check.windows import (
+    Change,
+    Window,
+    centred_by,
+    group_index,
+    log_odds_z,
+)
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.figures.rounding import rounded, significant
 from rlreport.tables import Tables, TextSample
@@ -212,10 +218,13 @@ def spreading_texts(run: Run) -> SpreadingTexts:
         # NaN for responses that were not sampled
         counts = np.full(len(run.responses), np.nan)
         counts[sample.rows] = text.counts
-        # Two phrases may have one name, such as a stem that they share.
-        if text.name in counts_of or not _has_spread(run, text, counts, growth):
+        if text.name in counts_of:  # as of two phrases with one stem
             continue
-        rows.append(_row(run, text, counts))
+        risen_figure = prevalence(text.kind, counts)
+        change = means.change(run, risen_figure, first=_first_steps(run))
+        if not _has_spread(run, text, change, growth):
+            continue
+        rows.append(_row(run, text, counts, change))
         shares = {
             "step": run.steps,
             "ngram": text.name,
@@ -237,18 +246,16 @@ def _growth_of_length(run: Run) -> float:
     return max(1.0, length.last / length.first) if length.rose else 1.0
 
 
-def _has_spread(run: Run, text: _Text, counts: Floats, growth: float) -> bool:
+def _has_spread(run: Run, text: _Text, change: Change, growth: float) -> bool:
     """Return whether a text became more frequent, and by more than responses grew.
 
     Args:
         run: the run. If it is too short for a comparison with first steps, it counts as risen.
         text: the text.
-        counts: its occurrences in each response, float64 (rows,), NaN if not sampled.
+        change: that of its ``prevalence`` since the first steps.
         growth: the factor by which responses grew, at least 1.
     """
-    first = _first_steps(run)
-    change = means.change(run, prevalence(text.kind, counts), first=first)
-    if first is not None and not change.rose:
+    if run.first is not None and not change.rose:
         return False
     if growth <= 1:
         return True
@@ -263,18 +270,19 @@ def _has_spread(run: Run, text: _Text, counts: Floats, growth: float) -> bool:
     return not change.last < least
 
 
-def _row(run: Run, text: _Text, counts: Floats) -> dict[str, object]:
-    """Return the row of a text in the table of ``SpreadingTexts``."""
+def _row(run: Run, text: _Text, counts: Floats, change: Change) -> dict[str, object]:
+    """Return the row of a text in the table of ``SpreadingTexts``.
+
+    ``counts`` are its occurrences in each response, float64 (rows,), NaN if not sampled; ``change``
+    is that of its ``prevalence`` since the first steps.
+    """
     contains = has_text(counts)
     risen_figure = prevalence(text.kind, counts)
-    # Only of the kind often are these numbers of occurrences.
-    first = _first_steps(run)
-    often = means.change(run, risen_figure, first=first)
     share_first = text.before
     share_last = text.after
     if text.often:
-        # Of the same windows as ``often``: ``before`` may be the share of a reference.
-        share = means.change(run, contains, first=first)
+        # Of the same windows as ``change``: ``before`` may be the share of a reference.
+        share = means.change(run, contains, first=_first_steps(run))
         share_first = share.first
         share_last = share.last
     late_holders = run.responses[(run.step_index >= run.last_index) & (contains == 1)]
@@ -286,11 +294,12 @@ def _row(run: Run, text: _Text, counts: Floats) -> dict[str, object]:
         "ngram": text.name,
         "share_first": share_first,
         "share_last": share_last,
-        "often_first": often.first,
-        "often_last": often.last,
+        # Only of the kind often are these numbers of occurrences.
+        "often_first": change.first,
+        "often_last": change.last,
         "z": text.z,
         **_lift(run, counts, run.by_step(risen_figure), often=text.often),
-        "asked": _asked_share(text.words, best_first["prompt_id"], run.tables.prompts),
+        "asked": _asked_share(run, text.words, best_first["prompt_id"]),
         "examples": list(examples),
     }
 
@@ -316,16 +325,17 @@ def _residuals(
     is_late = steps >= since
     # Each mean that is subtracted takes one degree of freedom.
     freedom = int(is_late.sum()) - len(np.unique(steps[is_late])) - 2
-    labels = [steps]
+    by_step = group_index(steps)
+    groups = [by_step]
     if are_recurring:
         freedom -= len(np.unique(prompts[is_late]))
         # Centring on steps and prompts alternately converges: both means approach zero.
-        labels += [prompts, steps] * 3
+        groups += [group_index(prompts), by_step] * 3
 
     def residual(figure: Floats) -> Floats:
         values = figure[rows]
-        for label in labels:
-            values = centred(values, label)
+        for index in groups:
+            values = centred_by(values, index)
         # Means are those of the whole run, so that a prompt's earlier responses count.
         return values[is_late]
 
@@ -376,11 +386,10 @@ def _lift(
     r = np.clip(r, -0.999999, 0.999999)  # the arctanh of 1 is infinite
     std = np.sqrt(reward_squares / max(len(rewards), 1))
     first = _first_steps(run)
-    earned = slopes[1] * means.change(run, counts, first=first).difference
+    earned = slopes[1] * means.rise(run, counts, first=first)
     if not often:
         # A text may spread to more responses, or within those that have it: the larger part counts.
-        spread = means.change(run, has_text(counts), first=first)
-        by_share = lift * spread.difference
+        by_share = lift * means.rise(run, has_text(counts), first=first)
         earned = max(by_share, earned)
     gain = _gain(run)
     root_of_freedom = np.sqrt(max(residuals.freedom, 0))
@@ -393,11 +402,12 @@ def _lift(
     }
 
 
+@once_per_run
 def _gain(run: Run) -> float:
     """Return how much the reward, or its gap to the reference, rose; 0 if unknown."""
     first = _first_steps(run)
     gains = [
-        means.change(run, run.column(name), first=first).difference
+        means.rise(run, run.column(name), first=first)
         for name in ("reward", "reward_gap")
     ]
     return float(np.nan_to_num(gains, nan=0.0).max())
@@ -468,17 +478,19 @@ def _spreading_phrases(run: Run, sample: TextSample, corpus: Corpus) -> list[_Te
     phrases = []
     size = len(sample.rows)  # responses of the reference have higher indices
     least = limits.share * corpus.end.sum()
-    for words, starts in common_phrases(corpus, least):
-        responses = corpus.response[starts]
-        counts = np.bincount(responses, minlength=len(corpus.end))
+    # Of few phrases more is needed than how often these responses have them.
+    compared = corpus.among(corpus.baseline | corpus.end)
+    for words, starts in common_phrases(compared, least):
+        counts = np.bincount(compared.response[starts], minlength=len(corpus.end))
         text = _spreading_text(limits, words, counts, corpus.baseline, corpus.end)
         if text is not None:
-            counts = counts[:size]
+            in_corpus = corpus.starts_of(words)
+            in_sample = in_corpus[corpus.response[in_corpus] < size]
+            counts = np.bincount(corpus.response[in_sample], minlength=size)
             if len(words) == 1:
-                counts = counts + glued(sample, words[0])
+                counts += glued(sample, words[0])
             text = text._replace(counts=counts)
-            starts_in_sample = starts[responses < size]
-            phrases.append(_spell_out(text, sample, corpus.words, starts_in_sample))
+            phrases.append(_spell_out(text, sample, corpus.words, in_sample))
 
     # For equal z, prefer the phrase that occurs most often: the others are shifted repetitions.
     def order(text: _Text) -> tuple[float, int, int]:
@@ -503,23 +515,24 @@ def _spreading_text(
         return None  # a habit of writing sums
     of_end = int(end.sum())
     of_baseline = int(baseline.sum())
-    with_text_at_end = np.array((counts[end] > 0).sum(), float)
-    with_text_before = np.array((counts[baseline] > 0).sum(), float)
-    z = float(log_odds_z(with_text_at_end, of_end, with_text_before, of_baseline))
-    before = float(with_text_before / of_baseline)
-    after = float(with_text_at_end / of_end)
-    rose = meets(">=", after, max(limits.share, limits.ratio * before))
-    if rose and z >= limits.z:
-        return _Text(words, counts, before, after, z)
+    # Only responses that have the text
+    last = counts[end & (counts > 0)]
+    first = counts[baseline & (counts > 0)]
+    before = len(first) / of_baseline
+    after = len(last) / of_end
+    if meets(">=", after, max(limits.share, limits.ratio * before)):
+        z = float(log_odds_z(len(last), of_end, len(first), of_baseline))
+        if z >= limits.z:
+            return _Text(words, counts, before, after, z)
     # Where the share of a text does not become a multiple, its occurrences in each may.
     if after < limits.share or _is_usual_sign(words):
         return None
-    last = counts[end & (counts > 0)]
-    first = counts[baseline & (counts > 0)]
     if min(len(last), len(first)) < LEAST_HOLDERS:
         return None
+    if last.mean() < limits.ratio * first.mean():
+        return None
     z = rounded((last.mean() - first.mean()) / _error_of_counts(last, first))
-    if last.mean() < limits.ratio * first.mean() or z < limits.z:
+    if z < limits.z:
         return None
     return _Text(words, counts, before, after, z, often=True)
 
@@ -716,28 +729,39 @@ def _is_same(text: _Text, other: _Text) -> bool:
     return both >= SAME * int(with_text.sum())
 
 
-def _asked_share(
-    words: tuple[str, ...], prompts: pd.Series, table: pd.DataFrame
-) -> float:
+def _asked_share(run: Run, words: tuple[str, ...], prompts: pd.Series) -> float:
     """Return the fraction of responses whose prompt contains the words of a text.
 
     Args:
+        run: the run.
         words: the words of the text, normalized; () for a structure, which no prompt contains.
         prompts: the ``prompt_id`` of each response.
-        table: the table of prompts, with columns ``prompt_id`` and ``prompt``.
     """
     if not words or prompts.empty:
         return 0.0
+    words_of_prompts = run.once(_WordsOfPrompts)
     pattern = _letters(words)
     asking: dict[int, bool] = {}  # prompt_id -> whether the prompt contains the words
-    rows = table[table["prompt_id"].isin(prompts)]
-    for prompt_id, prompt in zip(rows["prompt_id"], rows["prompt"], strict=True):
-        written = [normalize(unit) for unit in units(str(prompt))]
+    for prompt_id in prompts.unique().tolist():
+        written = words_of_prompts[prompt_id]
         # With and without the punctuation between the words of the prompt
         in_words = pattern in f" {' '.join(written)} "
         asking[prompt_id] = in_words or pattern in _letters(written)
-    # Prompts that the table lacks are NaN, not True.
-    return float(prompts.map(asking).eq(True).mean())
+    return float(prompts.map(asking).mean())
+
+
+class _WordsOfPrompts(dict[int, list[str]]):
+    """``prompt_id`` -> the words of the prompt, normalized; none of a prompt without a text."""
+
+    def __init__(self, run: Run) -> None:
+        table = run.tables.prompts
+        texts = table["prompt"].astype(str)
+        self._texts = dict(zip(table["prompt_id"].tolist(), texts, strict=True))
+
+    def __missing__(self, prompt_id: int) -> list[str]:
+        text = self._texts.get(prompt_id, "")
+        self[prompt_id] = words = [normalize(unit) for unit in units(text)]
+        return words
 
 
 def _letters(words: Sequence[str]) -> str:

@@ -137,12 +137,13 @@ def part_of(
         sum_of_parts = beyond_rounding(parts.sum(), np.abs(parts).sum())
         mean = float(sum_of_parts / total)
         contributions = weight * difference(in_window, mean) / total
-    labels = tables.responses[["prompt_id", "step"]].iloc[window.rows][valid]
+    prompts = tables.responses["prompt_id"].to_numpy(np.int64)
+    steps = tables.responses["step"].to_numpy(np.int64)
     return WindowPart(
         mean=rounded(mean),
         contributions=contributions,
-        prompts=labels["prompt_id"].to_numpy(np.int64),
-        steps=labels["step"].to_numpy(np.int64),
+        prompts=prompts[window.rows][valid],
+        steps=steps[window.rows][valid],
     )
 
 
@@ -287,12 +288,24 @@ def correlation_within(
 
 def centred(values: Floats, step: Ints) -> Floats:
     """Return each value minus the mean of its step; ``step`` may be any int64 group label."""
-    _, code = np.unique(step, return_inverse=True)
-    means = np.bincount(code, values) / np.maximum(np.bincount(code), 1)
-    return np.asarray(values - means[code], dtype=np.float64)
+    return centred_by(values, group_index(step))
 
 
-def log_odds_z(after: Floats, of_after: int, before: Floats, of_before: int) -> Floats:
+def group_index(label: Ints) -> Ints:
+    """Return the index of each label among the distinct ones, from 0, int64 (rows,)."""
+    _, index = np.unique(label, return_inverse=True)
+    return index
+
+
+def centred_by(values: Floats, index: Ints) -> Floats:
+    """Return each value minus the mean of its group, given the index of the group, from 0."""
+    means = np.bincount(index, values) / np.maximum(np.bincount(index), 1)
+    return np.asarray(values - means[index], dtype=np.float64)
+
+
+def log_odds_z(
+    after: Floats | int, of_after: int, before: Floats | int, of_before: int
+) -> Floats:
     """Return the z of the log-odds ratio of each n-gram, with an informative Dirichlet prior.
 
     ``after`` and ``before`` count the responses that contain the n-gram, out of ``of_after`` and

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import webbrowser
 from pathlib import Path
 
 import click
@@ -65,6 +64,8 @@ def show_page(page: object) -> None:
 
 
 def _open(page: Path) -> bool:
+    import webbrowser
+
     try:
         return webbrowser.open(page.resolve().as_uri())
     except (webbrowser.Error, OSError):

@@ -10,6 +10,7 @@ import click
 
 from rlreport.cli.browser import show_page
 from rlreport.cli.command import Command
+from rlreport.cli.file_lines import log_lines, metrics_lines
 from rlreport.cli.option import (
     fail_on_option,
     open_option,
@@ -33,15 +34,20 @@ from rlreport.cli.terminal import (
 )
 from rlreport.deliver.forms import FORMS
 from rlreport.errors import UnusableInputError, UsageError
-from rlreport.options import BUILDING, CHECKING, READING, BuildOptions, CompareOptions
-from rlreport.system.wandb_runs import DEFAULT_LIMIT, local_copies
+from rlreport.options import (
+    BUILDING,
+    CHECKING,
+    DEFAULT_LIMIT,
+    READING,
+    BuildOptions,
+    CompareOptions,
+)
 from rlreport.text.language import Language
-from rlreport.text.numbers import byte_size, counted
+from rlreport.text.numbers import counted
 
 if TYPE_CHECKING:
     from rlreport.read.field_list import FileFields
     from rlreport.read.tables import Scan
-    from rlreport.tables import LogFile, MetricsFile
 
 FAILED = 1  # exit status if a finding reaches the severity of ``--fail-on``
 
@@ -190,6 +196,7 @@ def inspect(logs: tuple[str, ...], **given: Any) -> None:
     from rlreport.pages.data import note_in_words
     from rlreport.read.field_list import field_lists
     from rlreport.summarise.times import times_of
+    from rlreport.system.wandb_runs import local_copies
     from rlreport.system.workers import Progress
     from rlreport.tables import NoteKind
 
@@ -215,8 +222,8 @@ def inspect(logs: tuple[str, ...], **given: Any) -> None:
         say(f"no rollouts; trainer metrics of {counted(run_count, 'run')}")
     times = times_of(scan.responses, scan.extras, metrics)
     _say_section("times", time_lines(times))
-    _say_section("files", map(_file_line, scan.files))
-    _say_section("trainer metrics", map(_metrics_line, metrics.files))
+    _say_section("files", log_lines(scan.files))
+    _say_section("trainer metrics", metrics_lines(metrics.files))
     if has_rollouts:
         _say_section("fields", _field_lines(scan))
     _say_section("notes", map(note_in_words, [*scan.notes, *metrics.notes]))
@@ -277,22 +284,6 @@ def _say_steps(scan: Scan) -> None:
     if incomplete_steps:
         more = ", …" if len(incomplete_steps) > LISTED else ""
         say(f"incomplete steps: {', '.join(map(str, incomplete_steps[:LISTED]))}{more}")
-
-
-def _file_line(file: LogFile) -> str:
-    """Return a line on a log: its name, format, size and responses, and why that format."""
-    left_out = f", {file.bad:,} left out" if file.bad else ""
-    why = f" ({file.why})" if file.why else ""
-    return (
-        f"{file.name}  {file.format}, {byte_size(file.size)}, {counted(file.rows, 'response')}"
-        f"{left_out}{why}"
-    )
-
-
-def _metrics_line(file: MetricsFile) -> str:
-    """Return a line on a file of trainer metrics."""
-    metrics = counted(len(file.metrics), "metric")
-    return f"{file.name}  {metrics} of {counted(file.steps, 'step')}"
 
 
 def _field_lines(scan: Scan) -> Iterator[str]:
@@ -367,11 +358,14 @@ def build(
       rlreport build logs/ -o run.html --max-size 10MB
       rlreport build logs/ -o run.eml --to team@example.org
     """
-    from rlreport.api import build as build_report
+    from rlreport.draw.vega import vega_process
 
-    report = build_report(
-        logs, out, **given, set_by=set_by(click.get_current_context())
-    )
+    with vega_process(given["workers"]):  # V8 starts while packages are imported
+        from rlreport.api import build as build_report
+
+        report = build_report(
+            logs, out, **given, set_by=set_by(click.get_current_context())
+        )
     if open_page:
         show_page(page_to_open(report))
     if not given["quiet"]:

@@ -18,7 +18,7 @@ from rlreport.cli import browser, commands, watch
 from rlreport.cli.terminal import say, say_click_error, say_error
 from rlreport.errors import RlreportError, stop, stop_if_signalled
 from rlreport.signals import INTERRUPTED, Terminated, handle
-from rlreport.system.workers import collect_rarely
+from rlreport.system.memory import collect_rarely
 
 
 class Program(click.Group):

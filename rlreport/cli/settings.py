@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -193,6 +192,8 @@ def _option_named(key: str, command: click.Command, table: _Table) -> Option:
             options.update(dict.fromkeys(param.names, param))
     option = options.get(key.replace("-", "_"))
     if option is None:
+        from difflib import get_close_matches
+
         similar = get_close_matches(key, options, n=1)
         hint = f"; did you mean {similar[0]}?" if similar else ""
         raise UsageError(f"{table.place(key)}: unknown option{hint}")

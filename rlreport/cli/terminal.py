@@ -127,12 +127,10 @@ def print_report(report: Report, *, verbose: bool) -> None:
 def page_to_open(report: Report | ComparisonReport) -> Path | str:
     """Return the path or URL of what a reader opens: of a folder, its first page."""
     from rlreport.deliver.publish import page_at
-    from rlreport.flows.compare import ComparisonReport
 
     if report.form != "folder":
         return report.out
-    is_comparison = isinstance(report, ComparisonReport)
-    return page_at(report.out, "compare.html" if is_comparison else "index.html")
+    return page_at(report.out, report.first_page)
 
 
 def _warnings(tables: Tables) -> list[str]:

@@ -68,8 +68,4 @@ def _lengths(run: ComparedRun, ids: Sequence[ResponseId]) -> Floats:
 def _read(run: ComparedRun, ids: Iterable[ResponseId]) -> dict[ResponseId, Rollout]:
     """Return id -> tokens of responses that have some; the same tokens, whatever has the run."""
     rollouts = run.rollouts(ids, MOST_TOKENS)
-    for rollout in rollouts.values():
-        # Both responses have the same prompt, whose text is shown.
-        rollout.raw_prompt_tokens = []
-        rollout.prompt_tokens = []
     return {id: rollout for id, rollout in rollouts.items() if rollout.raw_tokens}

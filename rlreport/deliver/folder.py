@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -66,6 +65,8 @@ def _zipped_size(path: str, content: bytes) -> int:
 
 def write_zip(report: Deliverable, path: Path) -> None:
     """Write a zip with the report's files at its root; equal reports give equal bytes."""
+    import zipfile
+
     from rlreport import __version__
 
     with zipfile.ZipFile(path, "w") as archive:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from binascii import b2a_qp
 from collections.abc import Sequence
@@ -55,6 +54,7 @@ class _Texts(NamedTuple):
 
 def write_mail(report: Deliverable, path: Path) -> None:
     """Write an .eml file for ``sendmail`` or a mail program; equal reports give equal bytes."""
+    import hashlib
     from email.message import EmailMessage
     from email.policy import SMTP
 

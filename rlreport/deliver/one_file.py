@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import hashlib
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -115,6 +114,8 @@ def _policy(style: str, *scripts: str) -> str:
 
 
 def _hash(text: str) -> str:
+    import hashlib
+
     digest = hashlib.sha256(text.encode()).digest()
     return f"'sha256-{base64.b64encode(digest).decode()}'"
 

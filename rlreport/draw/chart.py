@@ -243,12 +243,13 @@ def counts(values: Floats, bins: Bins) -> Counts:
     # a rounding error, is in the same bin in both drawings.
     indices = np.floor(1e-14 + (values - bins.low) / bins.width)
     indices = np.clip(indices.astype(np.int64), 0, last)
-    present, numbers = np.unique(indices, return_counts=True)
-    edges = bins.low + bins.width * np.arange(last + 2)
+    numbers = np.bincount(indices)
+    present = np.flatnonzero(numbers)
+    edges = bins.low + bins.width * np.arange(last + 2, dtype=np.float64)
     return Counts(
         starts=edges[present],
         ends=edges[present + 1],
-        numbers=numbers.astype(np.float64),
+        numbers=numbers[present].astype(np.float64),
     )
 
 

@@ -41,7 +41,7 @@ def sparkline(values: Floats, steps: Ints | None = None) -> str:
     if is_sparse(values):
         starts[1:] = False
     y = _sparkline_heights(values[finite])
-    points = zip(starts, x[finite], y, strict=True)
+    points = zip(starts.tolist(), x[finite].tolist(), y.tolist(), strict=True)
     return "".join(f"{'M' if start else 'L'}{x:.4g} {y:.3g}" for start, x, y in points)
 
 

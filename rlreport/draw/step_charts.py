@@ -87,28 +87,27 @@ class _Rewards(NamedTuple):
     colour: str  # name of a colour in ``theme.LIGHT``, also the CSS property
     look: str  # attributes of the bars
 
-    def shares(self, edges: Bins) -> Floats:
-        """Return the share of these rewards in each bin that is not empty."""
-        return counts(self.values, edges).numbers / len(self.values)
 
-    def drawn(self, edges: Bins, axes: Axes) -> str:
+class _Shares(NamedTuple):
+    """The share of a group's rewards in each bin that is not empty; float64 (B,) each."""
+
+    starts: Floats
+    ends: Floats
+    shares: Floats
+
+    @classmethod
+    def of(cls, rewards: _Rewards, edges: Bins) -> _Shares:
+        filled = counts(rewards.values, edges)
+        return cls(filled.starts, filled.ends, filled.numbers / len(rewards.values))
+
+    def drawn(self, axes: Axes, look: str) -> str:
         """Return the bars as SVG, which reach from 0 to the share of each bin."""
-        filled = counts(self.values, edges)
-        shares = self.shares(edges)
-        zeros = np.zeros_like(shares)
-        return bars(axes, (filled.starts, filled.ends), (zeros, shares), self.look)
+        zeros = np.zeros_like(self.shares)
+        return bars(axes, (self.starts, self.ends), (zeros, self.shares), look)
 
-    def rows(self, edges: Bins) -> list[dict[str, Any]]:
-        """Return a row per bin that is not empty: ``low``, ``high`` and ``share``."""
-        if not self.values.size:
-            return []
-        filled = counts(self.values, edges)
-        columns = {
-            "low": filled.starts,
-            "high": filled.ends,
-            "share": self.shares(edges),
-        }
-        return records(columns)
+    def rows(self) -> list[dict[str, Any]]:
+        """Return a row per bin: ``low``, ``high`` and ``share``."""
+        return records({"low": self.starts, "high": self.ends, "share": self.shares})
 
 
 def _histogram(
@@ -140,20 +139,22 @@ def _histogram(
         return None
     groups = [group for group in (policy, reference, first_step) if group.values.size]
     edges = bins(np.concatenate([group.values for group in groups]))
-    highest = max(float(group.shares(edges).max()) for group in groups)
+    shares = {group.name: _Shares.of(group, edges) for group in groups}
+    highest = max(float(one.shares.max()) for one in shares.values())
     share = message("share of responses")
     axes = (
         Axis(edges.low, edges.high, message("reward")),
         # A margin of 8% above the highest bar
         Axis(0.0, 1.08 * highest, share, percent=True, count=4),
     )
+    # The page has no rows of the first step, only of this one.
+    of_first_step = shares.get(first_step.name)
     key = _key([(group.name, group.colour) for group in groups])
     spec = _page_spec(
         "histogram",
         axes,
         {
-            # The page has no rows of the first step, only of this one.
-            "ghost": first_step.rows(edges),
+            "ghost": of_first_step.rows() if of_first_step else [],
             "key": [
                 {"px": x, "label": text, "colour": LIGHT[colour]}
                 for x, text, colour in key
@@ -163,7 +164,11 @@ def _histogram(
     )
     # What is drawn first is behind the others.
     drawing_order = [first_step, policy, reference]
-    marks = [group.drawn(edges, axes) for group in drawing_order if group.values.size]
+    marks = [
+        shares[group.name].drawn(axes, group.look)
+        for group in drawing_order
+        if group.name in shares
+    ]
     description = _histogram_description(policy, reference, first_step)
     svg = draw(axes, [*marks, legend(key, language)], description, language)
     return Chart(

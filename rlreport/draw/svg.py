@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import re
 import struct
-import sys
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import cache, lru_cache
-from pathlib import Path
+from functools import lru_cache
 from typing import Any
 from xml.etree import ElementTree as ET
 
@@ -23,14 +21,12 @@ import orjson
 from rlreport.draw.chart import Chart, KeyEntry
 from rlreport.draw.fluid import NotFluidError, fluid, is_fluid
 from rlreport.draw.theme import FONT, LIGHT, SMALL, Spec, sentinels
-from rlreport.errors import RlreportError
+from rlreport.draw.vega import convert, start_converting
 from rlreport.text.clean import printable
 from rlreport.text.language import ENGLISH, Language
 
 _PNG = b"\x89PNG\r\n\x1a\n"  # the first bytes of a PNG
 DENSITY = 2  # Scale of PNG pictures: pixels per CSS pixel, for high-resolution screens
-# Bytes of virtual memory to leave for V8, which reserves 64 GiB when it starts (measured)
-ADDRESS_SPACE = 65 << 30
 
 # The key of a picture, in pixels: a row, a line with what is around it, the width of a character
 _KEY_ROW = 16
@@ -64,8 +60,6 @@ _DEFAULTS = {
 _LINK = f"{SVG}a"
 _ADDRESS = "{http://www.w3.org/1999/xlink}href"
 _SAFE_ADDRESSES = ("https://", "http://", "mailto:")
-_NOTHING = '{"$schema": "https://vega.github.io/schema/vega/v6.json", "marks": []}'
-_MOST_FAILURES = 10  # Maximum number of errors that V8 is assumed to keep; one was seen
 _NUMBER = re.compile(r"-?\d*\.?\d+(?:e[-+]?\d+)?")
 _TEXT_SIZE = re.compile(
     r'("(?:labelFontSize|titleFontSize|fontSize)":(?:\{"value":)?)\d+'
@@ -74,18 +68,42 @@ _TEXT_SIZE = re.compile(
 
 def drawn(charts: Sequence[Chart], language: Language = ENGLISH) -> list[Chart]:
     """Return the charts with ``svg`` rendered where it is missing, with texts in ``language``."""
-    result = []
-    for chart in charts:
-        if chart.svg:
-            result.append(chart)
-            continue
-        # Font size 0 avoids measuring texts, which would take most of Vega's time; the layout
-        # does not depend on text widths, and the SVG root sets the real font size.
-        specification = {**language.of(chart.vega), "background": None}
-        drawing = _svg(_TEXT_SIZE.sub(r"\g<1>0", _json(specification)))
-        svg = _page_svg(drawing, chart.name, language.of(chart.description), chart.vega)
-        result.append(replace(chart, svg=svg))
+    return start_drawing(charts, language)()
+
+
+def start_drawing(
+    charts: Sequence[Chart], language: Language
+) -> Callable[[], list[Chart]]:
+    """Start to draw what ``drawn`` returns; return a function that waits for it."""
+    specifications = [
+        _fast_specification(chart, language) for chart in charts if not chart.svg
+    ]
+    drawings = start_converting("vega_to_svg", specifications, allowed_base_urls=[])
+
+    def result() -> list[Chart]:
+        drawing = iter(drawings())  # of each chart that has none
+        return [
+            chart if chart.svg else _with_svg(chart, next(drawing), language)
+            for chart in charts
+        ]
+
     return result
+
+
+def _fast_specification(chart: Chart, language: Language) -> str:
+    """Return a chart's specification as JSON, with all texts of font size 0.
+
+    So Vega need not measure them, which would take most of its time; the layout does not depend on
+    their widths, and the root of the SVG sets the real size.
+    """
+    specification = {**language.of(chart.vega), "background": None}
+    return _TEXT_SIZE.sub(r"\g<1>0", _json(specification))
+
+
+def _with_svg(chart: Chart, drawing: str, language: Language) -> Chart:
+    description = language.of(chart.description)
+    svg = _page_svg(ET.XML(drawing), chart.name, description, chart.vega)
+    return replace(chart, svg=svg)
 
 
 def drawn_alone(chart: Chart) -> Chart:
@@ -94,8 +112,8 @@ def drawn_alone(chart: Chart) -> Chart:
     Image marks raise a ValueError, as the renderer would omit them without an error; so do links
     that do not lead to web or mail addresses, as they could run scripts.
     """
-    vega = _convert("vegalite_to_vega", _json(chart.spec))
-    drawing = _svg(_json(vega))
+    vega = convert("vegalite_to_vega", _json(chart.spec))
+    drawing = ET.XML(convert("vega_to_svg", _json(vega), allowed_base_urls=[]))
     if any("mark-image" in element.get("class", "") for element in drawing.iter()):
         raise ValueError("the chart has image marks, but reports cannot load images")
     for link in drawing.iter(_LINK):
@@ -119,7 +137,7 @@ def png(chart: Chart, width: int, font: str = FONT) -> bytes:
     plot = width - padding["left"] - padding["right"]
     text = _json(_with_key({**chart.vega, "width": plot}, chart.key))
     text = text.replace(f'"{FONT}"', f'"{font}"')
-    picture: bytes = _convert("vega_to_png", text, scale=DENSITY, allowed_base_urls=[])
+    picture: bytes = convert("vega_to_png", text, scale=DENSITY, allowed_base_urls=[])
     return picture
 
 
@@ -151,7 +169,7 @@ def _with_key(vega: Spec, key: Sequence[KeyEntry]) -> Spec:
 
 def svg_png(drawing: str) -> bytes:
     """Return an SVG of our own as PNG, DENSITY pixels for each of its own."""
-    picture: bytes = _vl_convert().svg_to_png(drawing, scale=DENSITY)
+    picture: bytes = convert("svg_to_png", drawing, scale=DENSITY)
     return smaller_png(picture)
 
 
@@ -178,61 +196,6 @@ def smaller_png(png: bytes) -> bytes:
 def _png_chunk(kind: bytes, data: bytes) -> bytes:
     checksum = zlib.crc32(kind + data)
     return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", checksum)
-
-
-def _svg(specification: str) -> ET.Element:
-    return ET.XML(_convert("vega_to_svg", specification, allowed_base_urls=[]))
-
-
-def _convert(function: str, specification: str, **options: Any) -> Any:
-    """Call a ``function`` of vl_convert, such as "vega_to_svg", with a chart as JSON.
-
-    If it raises an error, make sure that the next call does not raise what is left of it.
-    """
-    try:
-        return getattr(_vl_convert(), function)(specification, **options)
-    except ValueError:
-        _forget_failures()
-        raise
-
-
-def _forget_failures() -> None:
-    """Convert nothing until that succeeds, after a conversion that failed.
-
-    A conversion that fails in several places, such as at each link that Vega refuses, raises one
-    of these errors; V8 keeps another and raises it in the next conversion, whatever that is.
-    """
-    for _ in range(_MOST_FAILURES):
-        with suppress(ValueError):
-            _vl_convert().vega_to_svg(_NOTHING)
-            return
-
-
-@cache
-def _vl_convert() -> Any:
-    check_address_space()
-    import vl_convert  # starts V8 at its first call
-
-    return vl_convert
-
-
-def check_address_space() -> None:
-    """Raise RlreportError if V8 could not start within the limit of virtual memory (Linux)."""
-    if sys.platform != "linux":
-        return
-    import resource
-
-    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
-    # The first number is the size of the process in pages of memory.
-    pages = int(Path("/proc/self/statm").read_text("ascii").split()[0])
-    needed = ADDRESS_SPACE + pages * resource.getpagesize()
-    if limit != resource.RLIM_INFINITY and limit < needed:
-        raise RlreportError(
-            f"each process may use {limit / 1e9:.1f} GB of address space (ulimit -v), but drawing "
-            f"charts reserves {needed / 1e9:.1f} GB of it, most of it never used as memory; "
-            "start rlreport from a shell without this limit, or run 'rlreport check' or 'rlreport "
-            "inspect', which draw nothing"
-        )
 
 
 def _json(vega: Spec) -> str:

@@ -30,6 +30,8 @@ _EXACT_POWER = 22
 # A half is rounded up, and so is what lies slightly below it. Else errors would decide about the
 # mean of 256 rewards with three decimals, whose eleventh and last digit is a 5.
 _HALF = 0.5029
+# Scaled values this near to a half may be on its other side: their error is below 10⁻¹⁵ of them
+_NEAR_HALF = 1e-3
 # Differences are rounded to this part of their largest operand: to a power of ten that is no larger
 _PART = 1e-10
 _PART_POWER = -10
@@ -44,6 +46,28 @@ def significant(values: ArrayLike, digits: int = DIGITS) -> Floats:
     exact = np.asarray(values, np.float64)
     # The exponent of the first digit, minus the number of digits after it: that of the last one
     return _in_units(exact, _exponents(exact) - (digits - 1))
+
+
+def as_formatted(values: ArrayLike, digits: int) -> Floats:
+    """Return ``float(f"{value:.{digits}g}")`` of each value, for what is shown; up to 12 digits.
+
+    ``significant`` is for figures that are compared: its halves do not depend on errors.
+    """
+    exact = np.asarray(values, np.float64)
+    exponents = _exponents(exact) - (digits - 1)
+    is_fraction = exponents < 0
+    powers = _POWERS[np.abs(exponents).clip(0, _EXACT_POWER) - _LOWEST]
+    with np.errstate(over="ignore", invalid="ignore"):
+        in_units = np.where(is_fraction, exact * powers, exact / powers)
+        units = np.rint(in_units)
+        nearest = np.where(is_fraction, units / powers, units * powers)
+        # The format knows on which side of a half the exact value is.
+        is_near_half = np.abs(np.abs(in_units - units) - 0.5) < _NEAR_HALF
+    is_inexact = is_near_half | (np.abs(exponents) > _EXACT_POWER)
+    is_rounded = np.isfinite(exact) & (exact != 0)
+    for place in np.argwhere(is_rounded & is_inexact).tolist():
+        nearest[tuple(place)] = float(f"{exact[tuple(place)]:.{digits}g}")
+    return np.where(is_rounded, nearest, exact)
 
 
 def first_least(values: Floats) -> int:

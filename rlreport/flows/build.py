@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from itertools import chain
 from pathlib import Path
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -32,7 +32,7 @@ from rlreport.deliver.forms import form_of
 from rlreport.deliver.markdown import append_summary, summary_file
 from rlreport.deliver.publish import Destination, check_destination, publishing
 from rlreport.draw.custom import ChartFunction, chart_functions, custom_charts
-from rlreport.draw.svg import check_address_space
+from rlreport.draw.vega import check_address_space
 from rlreport.errors import SeveralRunsError, UsageError
 from rlreport.figures.ragged import Ints
 from rlreport.flows.load import LoadedRun, load_run
@@ -58,8 +58,9 @@ from rlreport.read.listing import run_in
 from rlreport.read.rollouts import Rollouts
 from rlreport.read.scoring import ScoreFunction
 from rlreport.system.function_process import FunctionName, function_process
+from rlreport.system.memory import release_memory
 from rlreport.system.stores import shown
-from rlreport.system.workers import Progress, Workers, release_memory
+from rlreport.system.workers import Progress, Workers
 from rlreport.tables import Note, NoteKind, Tables
 from rlreport.text.clean import printable, safe_text
 from rlreport.text.language import ENGLISH, Language
@@ -75,7 +76,7 @@ class Report:
     form: str  # id of the output format, such as ``html``
     size: int  # size of the report in bytes
     shown: int  # number of responses whose text the report contains
-    # all tables, and the result of the health checks
+    # all tables, of which some columns are read-only, and the result of the health checks
     tables: Tables = field(repr=False)
     verdict: Verdict = field(repr=False)
     # sentences on what the report omits, such as texts beyond the maximum size
@@ -83,6 +84,7 @@ class Report:
     # key figures that the overview page shows, such as the mean reward
     figures: Sequence[KeyFigure] = field(default=(), repr=False)
     language: Language = ENGLISH  # language of the report
+    first_page: ClassVar[str] = "index.html"  # of a folder
 
     def __repr__(self) -> str:
         """Return the verdict in four lines, and the path of the report."""
@@ -109,10 +111,11 @@ def build_report(
     form = form_of(out, options.form)
     prepared = _prepare(logs, out, options, form)
     run = _load_and_judge(logs, options, prepared, progress, workers)
+    release_memory()
     max_size = options.max_size or form.default_size
     renderer = Renderer(form.encode, workers, progress)
     pages = RunPages.of(run, renderer, limit=max_size, one_file=form.one_file)
-    release_memory()  # of loading and judging, before processes render pages
+    release_memory()  # before processes render pages, which share it
     with publishing(out, form) as path:
         # The pages that were written may have fewer details, to fit in the size.
         pages, size = deliver(path, form, pages, limit=max_size, progress=progress)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 from rlreport.check import Thresholds, judge, load_thresholds
 from rlreport.check.run import Run
@@ -24,7 +25,8 @@ from rlreport.deliver.forms import FORMS, form_of
 from rlreport.deliver.markdown import append_summary, summary_file
 from rlreport.deliver.publish import Destination, check_destination, publishing
 from rlreport.draw.comparison import comparison_charts
-from rlreport.draw.svg import check_address_space, drawn
+from rlreport.draw.svg import drawn
+from rlreport.draw.vega import check_address_space
 from rlreport.errors import UnusableInputError, UsageError
 from rlreport.flows.load import load_run
 from rlreport.options import CompareOptions
@@ -44,6 +46,7 @@ class ComparisonReport:
     size: int  # size of the report in bytes
     # reward difference, guardrails (other metrics, checked for harm), prompts won or lost, findings
     outcome: Outcome
+    first_page: ClassVar[str] = "compare.html"  # of a folder
 
     def __repr__(self) -> str:
         """Return the result, the remarks and the result of ``fail_on``, and the path."""

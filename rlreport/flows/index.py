@@ -24,7 +24,7 @@ from rlreport.flows.run_reports import (
     wanted_run,
 )
 from rlreport.formats.logged import dicts
-from rlreport.options import BuildOptions
+from rlreport.options import DEFAULT_LIMIT, BuildOptions
 from rlreport.pages.html import environment
 from rlreport.pages.index import runs_view
 from rlreport.pages.index_rows import IndexRun, Listed, index_run
@@ -32,13 +32,7 @@ from rlreport.pages.page import RenderedPage
 from rlreport.pages.table import Shell
 from rlreport.read.listing import find_sources, is_url
 from rlreport.system.stores import shown
-from rlreport.system.wandb_runs import (
-    DEFAULT_LIMIT,
-    WandbPath,
-    WandbRun,
-    is_wandb,
-    runs_at,
-)
+from rlreport.system.wandb_runs import WandbPath, WandbRun, is_wandb, runs_at
 from rlreport.system.workers import Progress
 from rlreport.text.clean import safe_text
 from rlreport.text.language import Language

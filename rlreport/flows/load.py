@@ -21,7 +21,8 @@ from rlreport.read.scoring import ScoreFunction
 from rlreport.read.tables import Scan
 from rlreport.read.trl_folders import Trainer
 from rlreport.summarise.run import summarise
-from rlreport.system.workers import Progress, Workers, release_memory
+from rlreport.system.memory import release_memory
+from rlreport.system.workers import Progress, Workers
 from rlreport.tables import Tables
 from rlreport.text.messages import message
 

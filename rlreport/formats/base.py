@@ -146,7 +146,8 @@ class BaseFormat:
         """
         # The first set of keys that fits is named: formats list the most specific one first.
         for keys in self.claims:
-            having_keys = [obj for obj in objects if has_keys([obj], *keys)]
+            wanted = set(keys)
+            having_keys = [obj for obj in objects if wanted <= obj.keys()]
             matches = [obj for obj in having_keys if self.recognizes(obj)]
             if matches and 2 * len(matches) >= len(objects):
                 reason = "has " + ", ".join(f"`{key}`" for key in keys)

@@ -181,23 +181,26 @@ class Key(NamedTuple):
 
 
 @cache
-def known_keys() -> dict[Key, re.Pattern[str]]:
-    """Return row of ``keys.csv`` -> pattern of metric names, most preferred first."""
+def known_keys() -> dict[Key, str]:
+    """Return row of ``keys.csv`` -> its key as ``_keys_of`` compares it, most preferred first."""
     text = (files("rlreport.metrics") / "keys.csv").read_text("utf-8")
-    patterns: dict[Key, re.Pattern[str]] = {}
-    for row in csv.DictReader(text.splitlines()):
-        key = Key(**row)
-        escaped = re.escape(_RUN.sub("", key.key.lower()))
-        patterns[key] = re.compile(escaped.replace(r"\*", ".+"))
-    return patterns
+    rows = [Key(**row) for row in csv.DictReader(text.splitlines())]
+    return {row: _RUN.sub("", row.key.lower()) for row in rows}
 
 
 @lru_cache(10_000)
 def _keys_of(name: str) -> tuple[Key, ...]:
     """Return the rows of ``keys.csv`` that match a metric's name."""
     plain = _RUN.sub("", name.lower())
-    patterns = known_keys()
-    return tuple(key for key in patterns if patterns[key].fullmatch(plain))
+    return tuple(key for key, text in known_keys().items() if _stands_for(text, plain))
+
+
+def _stands_for(key: str, name: str) -> bool:
+    """Return whether a key is that of a metric; ``*`` in it stands for any characters."""
+    if "*" not in key:  # as in most: compiling all patterns would take 20 ms
+        return key == name
+    pattern = re.escape(key).replace(r"\*", ".+")
+    return re.fullmatch(pattern, name) is not None
 
 
 def is_known_key(name: str) -> bool:

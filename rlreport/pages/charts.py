@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from itertools import chain, islice
 from typing import NamedTuple
 
 from rlreport.check.run import Run
@@ -14,7 +16,7 @@ from rlreport.draw.chart import Chart
 from rlreport.draw.rescored import rescored_charts
 from rlreport.draw.run_charts import text_charts
 from rlreport.draw.strips import whole
-from rlreport.draw.svg import drawn
+from rlreport.draw.svg import start_drawing
 from rlreport.pages.context import JudgedRun, RunReport
 from rlreport.pages.moved import (
     focus_of_report,
@@ -22,9 +24,6 @@ from rlreport.pages.moved import (
     moved_steps,
     rules_of_report,
 )
-from rlreport.text.language import Language
-
-_DRAWN = "drawn charts"  # key in ``RunReport.memo``
 
 
 class PageCharts(NamedTuple):
@@ -82,24 +81,22 @@ def _with_whole(report: RunReport, chart: Chart) -> Chart:
     return replace(chart, whole=whole(course, steps, chart.focus))
 
 
+def begin_drawing(report: RunReport) -> Callable[[], list[Chart]]:
+    """Let the charts be drawn while this process goes on; return what waits for all of them."""
+    language = report.run.options.language
+
+    def begin() -> Callable[[], list[Chart]]:
+        return start_drawing(list(chain(*page_charts(report))), language)
+
+    return report.once("drawing", begin)
+
+
 def drawn_charts(report: RunReport) -> PageCharts:
     """Return the charts with their drawings."""
-    language = report.run.options.language
-    return report.once(_DRAWN, lambda: draw(page_charts(report), language))
+    return report.once("drawn charts", lambda: _drawn(report))
 
 
-def draw(charts: PageCharts, language: Language) -> PageCharts:
-    return PageCharts(
-        overview=drawn(charts.overview, language),
-        texts=drawn(charts.texts, language),
-        flips=drawn(charts.flips, language),
-    )
-
-
-def are_drawn(report: RunReport) -> bool:
-    return _DRAWN in report.memo
-
-
-def keep_drawn(report: RunReport, charts: PageCharts) -> None:
-    """Keep drawings that a worker made, for ``drawn_charts``."""
-    report.memo[_DRAWN] = charts
+def _drawn(report: RunReport) -> PageCharts:
+    drawn = iter(begin_drawing(report)())
+    parts = [list(islice(drawn, len(part))) for part in page_charts(report)]
+    return PageCharts(*parts)

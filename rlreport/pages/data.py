@@ -24,7 +24,7 @@ from rlreport.check.verdict import Verdict
 from rlreport.comparison.data_file import METRICS_FILE, pack_table, response_data
 from rlreport.comparison.data_file import PATH as RESPONSES
 from rlreport.comparison.saved import REPORT
-from rlreport.draw.chart import Chart
+from rlreport.draw.chart import Chart, evenly
 from rlreport.fields import CANONICAL, FIELDS
 from rlreport.metrics.roles import framework_of, roles_of
 from rlreport.options import BuildOptions
@@ -32,7 +32,7 @@ from rlreport.pages.author_notes import linked_notes
 from rlreport.pages.charts import page_charts
 from rlreport.pages.context import DataFiles, JudgedRun, PageContext, RunReport
 from rlreport.pages.html import canonical_json
-from rlreport.pages.page import PROMPTS, Addresses, Page
+from rlreport.pages.page import PROMPTS, STEPS, Addresses, Page
 from rlreport.pages.prompt_map_view import courses_json
 from rlreport.pages.redact import USUAL_SPLITS
 from rlreport.pages.table import (
@@ -53,6 +53,8 @@ from rlreport.text.messages import listed, message
 from rlreport.text.numbers import byte_size
 
 TOKENS_LISTED = 10_000
+# Steps in ``report.json``, about half a kilobyte each: ``compare`` and ``index`` read all of it
+STEPS_IN_JSON = 20_000
 # Names in ``report.json`` of options that affect figures or shown responses
 _SETTINGS = (
     "gamma",
@@ -376,7 +378,7 @@ def _exports(report: RunReport) -> Iterator[tuple[str, bytes]]:
     tables = report.run.tables
     findings = findings_json(report.run.verdict)
     yield "data/findings.json", canonical_json(findings, indent=True)
-    yield "data/steps.csv", csv(tables.steps)
+    yield STEPS, csv(tables.steps)
     yield PROMPTS, csv(tables.prompts)
     if len(tables.tokens):
         yield "data/tokens.csv", csv(tables.tokens.head(TOKENS_LISTED))
@@ -404,7 +406,7 @@ def report_json(report: RunReport) -> dict[str, Any]:
         "settings": settings(run.options),
         "versions": dict(versions()),
         "card": run.card.as_json(),
-        "steps": tables.steps.dropna(axis="columns", how="all").to_dict("records"),
+        **_steps_json(tables.steps),
         "reward": {"steps": reward.steps, "values": reward.values} if reward else None,
         "curves": report.once("curves", lambda: _curves(run)),
         **verdict,
@@ -420,6 +422,16 @@ def report_json(report: RunReport) -> dict[str, Any]:
         "fields": tables.fields,
         "shown": _shown(report),
     }
+
+
+def _steps_json(steps: pd.DataFrame) -> dict[str, Any]:
+    """Return the entries of ``report.json`` on the steps; ``steps.csv`` has all of them."""
+    with_values = steps.dropna(axis="columns", how="all")
+    count = len(steps)
+    if count <= STEPS_IN_JSON:
+        return {"steps": with_values.to_dict("records")}
+    chosen = with_values.iloc[evenly(count, STEPS_IN_JSON)]
+    return {"steps": chosen.to_dict("records"), "steps_in_all": count}
 
 
 def _shown(report: RunReport) -> dict[str, Any]:

@@ -19,7 +19,6 @@ from rlreport.draw.theme import LIGHT, vega_config
 from rlreport.pages.page_data import ChartRows
 from rlreport.pages.template_files import source_environment
 from rlreport.system.gzipped import gzipped
-from rlreport.text.clean import one_line
 from rlreport.text.language import Language
 from rlreport.text.messages import message
 
@@ -62,7 +61,6 @@ def environment(language: Language) -> jinja2.Environment:
         "chart_json": _chart_json,
         "chart_config": vega_config(),
     }
-    result.filters["one_line"] = one_line
     return result
 
 

@@ -25,6 +25,7 @@ from rlreport.pages.figures import logged_part, run_figures, windows_in_words
 from rlreport.pages.film_view import FilmView, film_view
 from rlreport.pages.findings import VerdictView, verdict_view
 from rlreport.pages.listed import STEP_LINK, columns_with_data
+from rlreport.pages.listed_steps import listed_steps
 from rlreport.pages.moved_view import MovedView, moved_view
 from rlreport.pages.page import Addresses, Page
 from rlreport.pages.prompt_map_view import courses_in_words
@@ -51,8 +52,6 @@ from rlreport.text.messages import (
     sentences,
 )
 
-# Maximum steps in the table of a run that logs trainer metrics but no responses
-MOST_ROWS = 1_000
 # Maximum number of charts that are visible before further ones are unfolded
 MOST_OPEN = 8
 # Maximum number of trainer metrics files the summary names; the data page lists all
@@ -333,19 +332,14 @@ def _end(tables: Tables) -> str:
 
 
 def _steps_table(run: JudgedRun, addresses: Addresses) -> TableView:
-    """Return the table of steps, of which those of trainer metrics alone are at most MOST_ROWS."""
-    steps = run.tables.steps
-    note = ""
-    names = columns_with_data(steps, STEPS_SHOWN)
-    if not run.has_responses and len(steps) > MOST_ROWS:
-        note = message(
-            "{some:count} of {all:count} steps.", some=MOST_ROWS, all=len(steps)
-        )
-        steps = steps.iloc[evenly(len(steps), MOST_ROWS)]
+    """Return the table of steps, see ``listed_steps``."""
+    all_steps = run.tables.steps
+    names = columns_with_data(all_steps, STEPS_SHOWN)
     # Counts that are 0 in every step are left out.
     for name in ("failed_rollouts", "responses"):
-        if name in names and not steps[name].any():
+        if name in names and not all_steps[name].any():
             names.remove(name)
+    steps, note = listed_steps(all_steps, addresses)
     numbers = steps["step"].tolist()
     columns: Columns = {STEP_LINK: map(name_cell, numbers)}
     columns |= number_columns_of(steps, [STEP[name] for name in names])

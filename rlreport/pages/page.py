@@ -15,8 +15,9 @@ from rlreport.text.clean import one_line
 from rlreport.text.language import Language
 from rlreport.text.messages import message
 
-# Path of the exported table of prompts, below the report's root
+# Paths of the exported tables of prompts and of steps, below the report's root
 PROMPTS = "data/prompts.csv"
+STEPS = "data/steps.csv"
 # Path of the script with the tokens of a step
 TOKENS_SCRIPT = "data/tokens/{step}.js"
 # Maximum characters of a page's description, which previews of links show

@@ -106,21 +106,45 @@ def _extreme(responses: pd.DataFrame, end: _End) -> Extreme | None:
     return Extreme(message(end.label), metric, row, value, token)
 
 
+class RankedColumns(NamedTuple):
+    """The columns of the response table by which responses are ranked, arrays of R rows."""
+
+    metrics: NDArray[np.float64]  # (R, number of METRICS)
+    n: NDArray[np.int64]
+    prompt: NDArray[np.int64]  # ids
+    is_branch: NDArray[np.bool_]
+    rollout: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, responses: pd.DataFrame) -> RankedColumns:
+        return cls(
+            metrics=responses[list(METRICS)].to_numpy(np.float64),
+            n=responses["n"].to_numpy(),
+            prompt=responses["prompt_id"].to_numpy(),
+            is_branch=responses["validation"].to_numpy() == RowRole.BRANCH,
+            rollout=responses["rollout"].to_numpy(),
+        )
+
+    def part(self, start: int, stop: int) -> RankedColumns:
+        """Return the rows from ``start`` to before ``stop``."""
+        # Slices of arrays, as slices of a table take a millisecond for each of many steps.
+        return RankedColumns._make(column[start:stop] for column in self)
+
+
 def rank_by_interest(
-    responses: pd.DataFrame, shown: int, pinned: Iterable[int] = ()
+    responses: RankedColumns, shown: int, pinned: Iterable[int] = ()
 ) -> NDArray[np.int64]:
     """Return the indices of up to ``shown`` rows of a step, the most interesting first.
 
     Responses whose n is ``pinned`` come first, then extremes, then a sample of the others.
     """
-    rank = extremeness(responses[list(METRICS)].to_numpy(np.float64))
-    pinned_numbers = np.fromiter(pinned, np.int64)
-    is_pinned = np.isin(responses["n"].to_numpy(), pinned_numbers)
+    rank = extremeness(responses.metrics)
+    is_pinned = np.isin(responses.n, np.fromiter(pinned, np.int64))
     rank[is_pinned] = -1  # before all others, whose ranks begin at 0
-    is_branch = responses["validation"].to_numpy() == RowRole.BRANCH
+    is_branch = responses.is_branch
     if is_branch.any():  # a branch gets the rank of the trained response of its rollout
         trained = pd.Series(rank).mask(is_branch)
-        of_rollout = trained.groupby(responses["rollout"].to_numpy()).transform("min")
+        of_rollout = trained.groupby(responses.rollout).transform("min")
         # Without a trained response it comes last.
         rank[is_branch] = of_rollout.fillna(len(rank))[is_branch]
     order = rank.argsort(kind="stable")
@@ -130,7 +154,7 @@ def rank_by_interest(
     leading = max(int(is_pinned.sum()), int(shown * EXTREME_SHARE))
     leading = min(leading, shown)
     rest = np.sort(order[leading:])  # in log order
-    prompt = responses["prompt_id"].to_numpy()[rest]
+    prompt = responses.prompt[rest]
     nth = pd.Series(prompt).groupby(prompt).cumcount()
     # The first response of each prompt comes first, then the second of each, … ``mix`` hashes the
     # id: all steps take prompts in the same random order, so that a prompt can be followed.
@@ -324,7 +348,7 @@ def fewer_steps(steps: Sequence[StepPlan], room: int) -> list[StepPlan]:
     return [steps[index] for index in sorted(indices)]
 
 
-MOST_STEPS = 20_000  # Maximum number of steps in a report
+MOST_STEPS = 100_000  # Maximum number of steps in a report
 
 
 def choose(tables: Tables, verdict: Verdict, options: ReportOptions) -> list[StepPlan]:
@@ -348,13 +372,13 @@ def choose(tables: Tables, verdict: Verdict, options: ReportOptions) -> list[Ste
     is_start = np.diff(steps, prepend=steps[0] - 1) != 0
     starts = np.flatnonzero(is_start).tolist()
     stops = [*starts[1:], len(steps)]
+    columns = RankedColumns.of(responses)
     plans = []
     for start, stop in zip(starts, stops, strict=True):
         step = int(steps[start])
         of_step = pinned.get(step, set())
-        ranked = rank_by_interest(
-            responses.iloc[start:stop], options.max_responses, of_step
-        )
+        part = columns.part(start, stop)
+        ranked = rank_by_interest(part, options.max_responses, of_step)
         # Rows of ``responses``; ``with_texts`` has their numbers in the response table.
         rows = start + ranked
         plan = StepPlan(

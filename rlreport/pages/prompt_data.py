@@ -8,6 +8,7 @@ import pandas as pd
 from rlreport.columns import RESPONSE
 from rlreport.draw.chart import drawable
 from rlreport.figures.ragged import Floats, Ints
+from rlreport.figures.rounding import as_formatted
 from rlreport.pages.context import RunReport
 from rlreport.pages.film import Answers, answers_of, citations_of, film_answers
 from rlreport.pages.film_view import (
@@ -120,5 +121,4 @@ def _sizes(prompts: Ints, ids: Ints) -> Ints:
 
 def _rounded(values: Floats) -> Floats:
     """Return values that can be drawn, to as many digits as the responses page has."""
-    usable = drawable(values)
-    return np.array([float(f"{value:.{LISTED_DIGITS}g}") for value in usable.tolist()])
+    return as_formatted(drawable(values), LISTED_DIGITS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Container
 from dataclasses import dataclass
 
+import numpy as np
 import pandas as pd
 
 from rlreport.check.run import has
@@ -14,6 +15,7 @@ from rlreport.pages.context import RunReport
 from rlreport.pages.extremes import SNIPPET_CHARS
 from rlreport.pages.html import packed_json
 from rlreport.pages.listed import PROMPT_TEXT, REWARD_PATH, STEP_LINK, PromptText
+from rlreport.pages.listed_steps import listed_steps
 from rlreport.pages.page import PROMPTS, Addresses, Page, has_responses
 from rlreport.pages.prompt_data import prompts_data
 from rlreport.pages.prompt_map_view import (
@@ -102,10 +104,7 @@ def _prompts_table(report: RunReport, addresses: Addresses) -> TableView:
     judged = tables.prompts[tables.prompts["validation"] != RowRole.BRANCH]
     prompts = _listed(judged)
     ids = prompts["prompt_id"].tolist()
-    rows = tables.responses[tables.responses["prompt_id"].isin(ids)]
-    means = rows.groupby(["prompt_id", "step"])["reward"].mean()
-    # Whether any prompt occurs at several steps
-    recurs = means.index.get_level_values("prompt_id").has_duplicates
+    paths = _reward_paths(tables.responses, prompts)
     absent = message("the report shows no response to this prompt")
     texts = []
     for prompt_id, prompt in zip(ids, prompts["prompt"].astype(str), strict=True):
@@ -115,15 +114,11 @@ def _prompts_table(report: RunReport, addresses: Addresses) -> TableView:
         # Readers sort prompts by what follows a shared beginning.
         texts.append(Cell(text, value=text.rest[:80], exact=why_no_link))
     columns: Columns = {PROMPT_TEXT: texts}
-    if recurs:
-        last_rewards = prompts["reward_last"]
-        columns[REWARD_PATH] = [
-            Cell(sparkline(means[prompt_id].to_numpy()), float(last))
-            for prompt_id, last in zip(ids, last_rewards, strict=True)
-        ]
+    if paths:
+        columns[REWARD_PATH] = paths
     if (prompts["course"] != PromptCourse.NONE).any():
         columns[_COURSE] = course_labels(prompts["course"])
-    names = _shown_columns(prompts, recurs=recurs)
+    names = _shown_columns(prompts, recurs=bool(paths))
     columns |= number_columns_of(prompts, [PROMPT[name] for name in names])
     hrefs = [
         addresses.prompt(prompt_id) if prompt_id in shown else None for prompt_id in ids
@@ -138,6 +133,25 @@ def _prompts_table(report: RunReport, addresses: Addresses) -> TableView:
         badges=[[never_won] if never else [] for never in prompts["never_won"]],
         note=_note(prompts, len(judged), shown, addresses),
     )
+
+
+def _reward_paths(responses: pd.DataFrame, prompts: pd.DataFrame) -> list[Cell]:
+    """Return the mean reward of each prompt over its steps, [] if none is at several steps."""
+    ids = prompts["prompt_id"].to_numpy()
+    rows = responses[responses["prompt_id"].isin(ids)]
+    means = rows.groupby(["prompt_id", "step"])["reward"].mean()
+    # The means of a prompt follow each other.
+    rewards = means.to_numpy()
+    prompt = means.index.get_level_values("prompt_id").to_numpy()
+    if not (prompt[1:] == prompt[:-1]).any():
+        return []
+    starts = np.searchsorted(prompt, ids, "left").tolist()
+    stops = np.searchsorted(prompt, ids, "right").tolist()
+    last = prompts["reward_last"].tolist()
+    return [
+        Cell(sparkline(rewards[start:stop]), value)
+        for start, stop, value in zip(starts, stops, last, strict=True)
+    ]
 
 
 def _listed(prompts: pd.DataFrame) -> pd.DataFrame:
@@ -198,12 +212,17 @@ def _note(
 
 def _groups_table(tables: Tables, addresses: Addresses) -> TableView | None:
     """Return a table with statistics of groups by step, None if no group has two responses."""
-    steps = tables.steps[tables.steps["groups"] > 0]
-    if steps.empty:
+    with_groups = tables.steps[tables.steps["groups"] > 0]
+    if with_groups.empty:
         return None
+    steps, note = listed_steps(with_groups, addresses)
     names = steps["step"].tolist()
     links = [name_cell(step, addresses.step(step)) for step in names]
     columns = number_columns_of(steps, [STEP[name] for name in _OF_GROUPS])
     return table(
-        "groups", message("Groups by step"), {STEP_LINK: links, **columns}, ids=names
+        "groups",
+        message("Groups by step"),
+        {STEP_LINK: links, **columns},
+        ids=names,
+        note=note,
     )

@@ -41,6 +41,8 @@ from rlreport.text.placeholders import Redactor, placeholder
 # Roles of turns that stay readable; any other name of a role may be private text of the log
 _ROLES = frozenset(("system", "developer", "user", "assistant", "tool"))
 
+TOKEN = "▪"  # placeholder of a token
+
 # Names of data splits that stay readable; any other name may be private text of the logs
 USUAL_SPLITS = frozenset(("train", "val", "eval", "branch"))
 
@@ -60,7 +62,7 @@ def redacted(rollout: Rollout, prompt_id: int, text_number: int) -> Rollout:
 
     ``text_number`` is the number of its response's text, see ``response_numbers``.
     """
-    masked_tokens = ["▪"] * len(rollout.raw_tokens)
+    masked_tokens = [TOKEN] * len(rollout.raw_tokens)
     ref = rollout.ref_response
     truth = rollout.ground_truth
     return replace(
@@ -76,8 +78,6 @@ def redacted(rollout: Rollout, prompt_id: int, text_number: int) -> Rollout:
         judged=[],
         raw_tokens=masked_tokens,
         tokens=masked_tokens,
-        raw_prompt_tokens=[],
-        prompt_tokens=[],
     )
 
 

@@ -205,6 +205,8 @@ def branch_data(
     For each rollout that was logged as several responses (branches), it has the numbers n of those
     that the page shows, the trained one first. For the parameters see ``group_data``.
     """
+    if not np.isfinite(columns["rollout"][shown_rows]).any():  # as in most runs
+        return {}
     names = ("rollout", "validation", "n")
     shown = pd.DataFrame({name: columns[name][shown_rows] for name in names})
     # Responses without a rollout are dropped, as their ``rollout`` is NaN. ``validation`` is a

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from rlreport.check import trust
 from rlreport.columns import RESPONSE
+from rlreport.figures.rounding import as_formatted
 from rlreport.pages.context import (
     PageContext,
     RunReport,
@@ -109,13 +110,13 @@ def listed_rows(
         context: what all pages of steps share.
     """
     rows: ListedRows = {"step": job.plan.step, "n": [r.n for r in rollouts]}
-    for key, column in of_step.values.items():
-        rows[key] = [_rounded(value) for value in column[job.shown].tolist()]
+    shown = {key: column[job.shown] for key, column in of_step.values.items()}
+    rounded = as_formatted(list(shown.values()), LISTED_DIGITS).tolist()
+    rows |= zip(shown, rounded, strict=True)
     strings = strings_of(job, job.shown, context)
     rows |= strings
     questions = [_question(rollout, context.prefixes).lstrip() for rollout in rollouts]
     rows["prompt"] = [shortened(text, LISTED_CHARS) for text in questions]
-    shown = {key: column[job.shown] for key, column in of_step.values.items()}
     is_cut = cut_off(shown, strings).tolist()
     answers = [
         ResponseText.of(rollout.response.lstrip(), of_step.prefixes, is_cut=cut).brief
@@ -123,10 +124,6 @@ def listed_rows(
     ]
     rows["response"] = [shortened(text, LISTED_CHARS) for text in answers]
     return rows
-
-
-def _rounded(value: float) -> float:
-    return float(f"{value:.{LISTED_DIGITS}g}")
 
 
 def with_interest(rows: ListedRows, report: RunReport, pinned: int) -> ListedRows:

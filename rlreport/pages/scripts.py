@@ -32,12 +32,27 @@ _SCRIPT_MESSAGE = re.compile(
 
 @dataclass(frozen=True)
 class Assets:
-    """Style sheet and scripts: ``report`` for a report folder, ``one_file`` for a single file."""
+    """Style sheet and scripts, each made when it is used, with messages in ``language``."""
 
-    style: str
-    report: str
-    one_file: str
-    vega: str
+    language: Language
+
+    @cached_property
+    def style(self) -> str:
+        return _palette() + (package_folder("static") / "style.css").read_text("utf-8")
+
+    @cached_property
+    def report(self) -> str:
+        """The script of a report folder."""
+        return _script("page/main.js", self.language)
+
+    @cached_property
+    def one_file(self) -> str:
+        """The script of a report in one file."""
+        return _script("page/one-file.js", self.language)
+
+    @cached_property
+    def vega(self) -> str:
+        return vega_bundle()
 
     @cached_property
     def files(self) -> dict[str, tuple[str, bytes]]:
@@ -58,13 +73,7 @@ class Assets:
 @lru_cache(maxsize=8)
 def assets(language: Language) -> Assets:
     """Return style sheet and scripts; messages in scripts are translated to ``language``."""
-    static = package_folder("static")
-    return Assets(
-        style=_palette() + (static / "style.css").read_text("utf-8"),
-        report=_script(static / "js", "page/main.js", language),
-        one_file=_script(static / "js", "page/one-file.js", language),
-        vega=vega_bundle(),
-    )
+    return Assets(language)
 
 
 def _palette() -> str:
@@ -75,10 +84,11 @@ def _palette() -> str:
     return f":root {{ {' '.join(colours)} }}\n"
 
 
-def _script(folder: Path, entry: str, language: Language) -> str:
+def _script(entry: str, language: Language) -> str:
     """Return a script with all that it imports, with its messages and the look of charts."""
     look = {"colours": tokens("light"), "padding": PADDING, "titles": TITLES}
-    script = _translated(join_scripts(folder, entry), language)
+    joined = join_scripts(package_folder("static") / "js", entry)
+    script = _translated(joined, language)
     return _set_constant(script, "LOOK", look)
 
 

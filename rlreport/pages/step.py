@@ -42,6 +42,7 @@ from rlreport.pages.page import Addresses
 from rlreport.pages.page_data import BadgeData, RowsData, RunData, StepTextsData
 from rlreport.pages.plan import shown_prompts
 from rlreport.pages.presets import cut_off, presets
+from rlreport.pages.redact import TOKEN
 from rlreport.pages.response_panel import (
     branch_data,
     conversation_data,
@@ -60,9 +61,10 @@ from rlreport.pages.table import (
     number_cell,
     table,
 )
-from rlreport.pages.token_data import figures_present, pack_tokens, token_metrics
+from rlreport.pages.token_data import pack_tokens, token_metrics
 from rlreport.pages.widths import SHORT_STRINGS
 from rlreport.read.rollouts import Rollout
+from rlreport.read.token_columns import TokenColumns
 from rlreport.summarise.steps import NO_VARIANCE
 from rlreport.tables import RowRole, counted_in_all
 from rlreport.text.messages import listed, message
@@ -132,7 +134,7 @@ class StepRows:
 
     # listed responses: highest reward first, NaN last; ties in log order
     rollouts: list[Rollout]
-    with_tokens: list[Rollout]  # those whose token values the page has
+    tokens: TokenColumns  # of those whose token values the page has
     places: NDArray[np.int64]  # positions of ``rollouts`` in the columns
     # numeric columns of the list, of all responses of the step, and of those listed
     values: dict[str, Floats]
@@ -171,14 +173,22 @@ def step_rows(job: StepJob, shown: Sequence[Rollout], context: PageContext) -> S
         ]
     return StepRows(
         rollouts=rollouts,
-        # The first ones of ``shown`` were read with their tokens.
-        with_tokens=[shown[i] for i in order.tolist() if i < job.plan.with_tokens],
+        tokens=_tokens(job, order, context),
         places=places,
         values=values,
         listed=listed,
         texts=texts,
         prefixes=prefixes,
     )
+
+
+def _tokens(
+    job: StepJob, order: NDArray[np.int64], context: PageContext
+) -> TokenColumns:
+    """Return the tokens of the first responses of the plan, in the order of the list."""
+    rows = job.selection.rows[order[order < job.plan.with_tokens]]
+    tokens = TokenColumns.read(job.selection.rollouts, rows)
+    return tokens.masked(TOKEN) if context.options.redact else tokens
 
 
 def _texts(
@@ -250,14 +260,13 @@ def step_view(
 
 def step_tokens(job: StepJob, rows: StepRows, context: PageContext) -> str:
     """Return the packed tokens of a step's responses, "" if none are kept."""
-    # Token figure -> whether it has any value, of those that are logged
-    present = figures_present(rows.with_tokens)
+    has_values = rows.tokens.has_values
     metrics = token_metrics(
-        present, context.options, advantages_logged=context.advantages_logged
+        has_values, context.options, advantages_logged=context.advantages_logged
     )
-    nan = [f.label for f in TOKEN_FIGURES if present.get(f.name) is False]
+    nan = [f.label for f in TOKEN_FIGURES if has_values.get(f.name) is False]
     of = context.options.language.of
-    return pack_tokens(rows.with_tokens, job.plan.digits, of(metrics), of(nan))
+    return pack_tokens(rows.tokens, job.plan.digits, of(metrics), of(nan))
 
 
 def _charts(job: StepJob, context: PageContext) -> list[Chart]:

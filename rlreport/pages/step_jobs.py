@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,14 +13,9 @@ from numpy.typing import NDArray
 
 from rlreport.check.finding import ToldFinding
 from rlreport.columns import RESPONSE
-from rlreport.pages.charts import (
-    PageCharts,
-    are_drawn,
-    draw,
-    keep_drawn,
-    page_charts,
-)
+from rlreport.pages.charts import begin_drawing
 from rlreport.pages.context import PageContext, RunReport, StepJob, StepPage
+from rlreport.pages.kept_pages import KeptPages
 from rlreport.pages.listed import (
     ERRORS,
     TOOLS,
@@ -44,7 +40,6 @@ from rlreport.text.messages import message
 
 _SECONDS_PER_PAGE = 0.02  # to decide whether several processes are worth their start
 _TEXT_NUMBER = "text_number"  # key in ``StepJob.columns``
-_AHEAD = 32  # pages per process that may be rendered while one process draws the charts
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,24 +54,17 @@ class Renderer:
 def render_steps(report: RunReport, level: int, renderer: Renderer) -> list[StepPage]:
     """Render the pages of all planned steps; ``level`` of detail is an index into LEVELS.
 
-    A worker process draws the run's charts, as a process that started V8 cannot fork any more.
+    Meanwhile Vega draws the charts of the other pages, see ``draw/vega.py``.
     """
     plans = [plan.at(level) for plan in report.plans]
-    # Charts do not depend on the level: a second rendering has them already.
-    work: list[StepJob | PageCharts] = []
-    if not are_drawn(report):
-        work.append(page_charts(report))
-    work += [_step_job(report, plan) for plan in plans]
+    begin_drawing(report)
+    kept = KeptPages.of(report.shared, renderer.encode)
     results = renderer.workers.map(
-        _work,
-        work,
-        (renderer.encode, report.shared),
+        _page,
+        [_step_job(report, plan) for plan in plans],
+        _Shared(renderer.encode, report.shared, kept),
         seconds=_SECONDS_PER_PAGE * len(plans),
-        ahead=_AHEAD,
     )
-    if not are_drawn(report):  # then they are the first result
-        with renderer.progress.stage(message("drawing")):
-            keep_drawn(report, next(results))
     pages = []
     phase = renderer.progress.phase(message("rendering"), len(plans), message("pages"))
     with phase as advance:
@@ -84,6 +72,8 @@ def render_steps(report: RunReport, level: int, renderer: Renderer) -> list[Step
             listed = with_interest(page.listed, report, page.plan.pinned)
             pages.append(page._replace(listed=listed))
             advance(1)
+    if kept:
+        kept.store.trim()  # to its maximum size
     return pages
 
 
@@ -165,12 +155,19 @@ def _all_columns(report: RunReport) -> _Columns:
     return _Columns(responses, steps)
 
 
-def _work(job: StepJob | PageCharts, shared: tuple[Encode, PageContext]) -> Any:
-    """Draw the charts (PageCharts), or render the page of a step (StepPage), in a worker."""
-    encode, context = shared
-    if isinstance(job, PageCharts):
-        return draw(job, context.options.language)
-    return _render(job, context, encode)
+class _Shared(NamedTuple):
+    """What the pages of all steps share."""
+
+    encode: Encode
+    context: PageContext
+    kept: KeptPages | None  # pages in the cache, None without one
+
+
+def _page(job: StepJob, shared: _Shared) -> StepPage:
+    """Return the page of a step, from the cache if it is there; a worker's job."""
+    encode, context, kept = shared
+    render = partial(_render, job, context, encode)
+    return kept.page(job, render) if kept else render()
 
 
 def _render(job: StepJob, context: PageContext, encode: Encode) -> StepPage:
@@ -195,8 +192,8 @@ def _render(job: StepJob, context: PageContext, encode: Encode) -> StepPage:
 
 
 def _rollouts(job: StepJob, context: PageContext) -> list[Rollout]:
-    """Read the responses that the page shows, with placeholders if texts are redacted."""
-    rollouts = job.selection.rollouts.read(job.selection.rows, job.plan.with_tokens)
+    """Read the texts that the page shows, or placeholders if they are redacted."""
+    rollouts = job.selection.rollouts.read(job.selection.rows, with_tokens=0)
     if not context.options.redact:
         return rollouts
     prompts = job.columns["prompt_id"][job.shown].tolist()

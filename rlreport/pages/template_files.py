@@ -1,6 +1,6 @@
 """Templates: where they lie, and their compiled form in a wheel.
 
-The build hook imports this module, so it needs Jinja alone.
+The build hook imports this module, so that it needs Jinja and the standard library alone.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from pathlib import Path
 
 import jinja2
 from markupsafe import Markup, escape
+
+from rlreport.text.clean import one_line
 
 # Folder, below the templates of a wheel, of Python modules compiled from them by this version of
 # Jinja: another version reads the templates themselves. See hatch_build.py.
@@ -35,10 +37,6 @@ def package_folder(name: str) -> Path:
     )
 
 
-# Like Markdown, needs filters of the module that renders it
-NOT_COMPILED = ("assistant.txt",)
-
-
 def source_environment() -> jinja2.Environment:
     """Return the Jinja environment without translations; compiled templates come first."""
     folder = package_folder("templates")
@@ -59,6 +57,7 @@ def source_environment() -> jinja2.Environment:
     # Filters must be known when templates are compiled.
     result.filters["breakable"] = breakable
     result.filters["with_code"] = with_code
+    result.filters["one_line"] = one_line
     return result
 
 
@@ -85,10 +84,10 @@ def _with_whole_numbers(text: str) -> Markup:
 
 
 def compile_templates(folder: Path) -> None:
-    """Compile templates to modules in ``folder``, but for those that need more filters."""
+    """Compile templates to modules in ``folder``, but for Markdown, which needs more filters."""
     source_environment().compile_templates(
         folder,
         zip=None,
-        filter_func=lambda name: not name.endswith(".md") and name not in NOT_COMPILED,
+        filter_func=lambda name: not name.endswith(".md"),
         ignore_errors=False,
     )

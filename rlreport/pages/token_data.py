@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import chain
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rlreport.columns import TOKEN_FIGURES
-from rlreport.figures.ragged import spans
+from rlreport.figures.ragged import offsets_of, spans
 from rlreport.figures.tokens import KEPT
 from rlreport.options import GaeOptions
 from rlreport.pages.html import canonical_json, gzip_base64
-from rlreport.pages.page_data import MetricData, PromptTokens, TokensHeader
+from rlreport.pages.page_data import MetricData, TokensHeader
 from rlreport.pages.plan import COMPACT
-from rlreport.read.rollouts import Rollout
+from rlreport.read.token_columns import TokenColumns
 from rlreport.text.messages import message
 
 MISSING_EXPONENT = -128  # marks NaN, see ``decimal``
@@ -24,55 +24,49 @@ _POWERS = 10.0 ** np.arange(_MOST_EXPONENT + 1)
 
 
 def pack_tokens(
-    rollouts: Sequence[Rollout],
+    tokens: TokenColumns,
     digits: int,
     metrics: Sequence[MetricData] = (),
     nan: Sequence[str] = (),
 ) -> str:
-    """Encode tokens and their figures as gzipped base64 text; "" if no rollout has tokens.
+    """Encode tokens and their figures as gzipped base64 text; "" if there are none.
 
     docs/page-data.md describes the bytes.
 
     Args:
-        rollouts: those whose tokens are kept.
+        tokens: those of the responses whose tokens are kept.
         digits: significant digits of the values.
         metrics: the figures on offer, see ``token_metrics``.
         nan: labels of figures that are logged and NaN at every token.
     """
-    rollouts = [r for r in rollouts if r.raw_tokens]
-    if not rollouts:
+    if not tokens.n:
         return ""
-    numbers = _Numbers()
-    ids = numbers.of(
-        chain.from_iterable(zip(r.tokens, r.raw_tokens, strict=True) for r in rollouts)
-    )
-    prompts = _prompts(rollouts, numbers)
-    vocabulary = list(numbers)
-    # The tokens of all rollouts follow each other; ``lengths`` tells them apart.
-    columns = {name: _column(rollouts, name) for name in KEPT}
     columns = {
-        name: values for name, values in columns.items() if not np.isnan(values).all()
+        name: tokens.figures[name] for name in KEPT if tokens.has_values.get(name)
     }
     _drop_derivable(columns, digits)
     header: TokensHeader = {
         "digits": digits,
         "metrics": list(metrics),
-        "n": [r.n for r in rollouts],
-        "lengths": [len(r.raw_tokens) for r in rollouts],
-        "text": [text for text, _ in vocabulary],
-        "raw": [None if raw == text else raw for text, raw in vocabulary],
+        "n": tokens.n,
+        "lengths": tokens.lengths.tolist(),
+        "text": [text for text, _ in tokens.vocabulary],
+        "raw": [None if raw == text else raw for text, raw in tokens.vocabulary],
         "columns": list(columns),
     }
     if nan:
         header["nan"] = list(nan)
-    given = _not_sampled(rollouts)
+    given = _not_sampled(tokens)
     if given:
         header["given"] = given
-    if prompts:
-        header["prompts"] = prompts
+    if tokens.prompts:
+        header["prompts"] = [
+            {"n": prompt.n, "count": prompt.size, "ids": prompt.ids}
+            for prompt in tokens.prompts
+        ]
     packed_header = canonical_json(header)
     size = np.uint32(len(packed_header)).tobytes()
-    parts = [size, packed_header, _planes(ids)]
+    parts = [size, packed_header, _planes(tokens.ids)]
     for values in columns.values():
         mantissa, exponent = decimal(values, digits)
         # 0, −1, 1, −2, … become 0, 1, 2, 3, …, whose high bytes are 0 if numbers are small: this
@@ -82,41 +76,16 @@ def pack_tokens(
     return gzip_base64(b"".join(parts))
 
 
-class _Numbers(dict[tuple[str, str], int]):
-    """Number of each token, as (text, logged string), in the order of first occurrence."""
-
-    def __missing__(self, token: tuple[str, str]) -> int:
-        self[token] = number = len(self)
-        return number
-
-    def of(self, tokens: Iterable[tuple[str, str]]) -> NDArray[np.uint32]:
-        return np.fromiter(map(self.__getitem__, tokens), np.uint32)
-
-
-def _prompts(rollouts: Sequence[Rollout], numbers: _Numbers) -> list[PromptTokens]:
-    """Return the different prompts whose tokens are logged, each with its responses."""
-    prompts: dict[tuple[str, ...], PromptTokens] = {}
-    for rollout in rollouts:
-        if not rollout.raw_prompt_tokens:
-            continue
-        key = tuple(rollout.raw_prompt_tokens)
-        if key not in prompts:
-            pairs = zip(rollout.prompt_tokens, rollout.raw_prompt_tokens, strict=True)
-            ids = numbers.of(pairs).tolist()
-            prompts[key] = {"n": [], "count": rollout.prompt_token_count, "ids": ids}
-        prompts[key]["n"].append(rollout.n)
-    return list(prompts.values())
-
-
-def _not_sampled(rollouts: Sequence[Rollout]) -> dict[str, list[tuple[int, int]]]:
+def _not_sampled(tokens: TokenColumns) -> dict[str, list[tuple[int, int]]]:
     """Return n -> [first, stop) of its tokens that the policy did not sample, if there are any."""
     given: dict[str, list[tuple[int, int]]] = {}
-    for rollout in rollouts:
-        if rollout.sampled is None:  # all are
-            continue
-        unsampled = spans(~rollout.sampled).tolist()
+    if tokens.sampled.all():  # as in most logs
+        return given
+    offsets = offsets_of(tokens.lengths).tolist()
+    for n, (start, stop) in zip(tokens.n, pairwise(offsets), strict=True):
+        unsampled = spans(~tokens.sampled[start:stop]).tolist()
         if unsampled:
-            given[str(rollout.n)] = unsampled
+            given[str(n)] = unsampled
     return given
 
 
@@ -144,7 +113,7 @@ def token_metrics(
     """Return what a page offers for each token figure that is ``present``.
 
     Args:
-        present: name of a figure -> whether it has a value, see ``figures_present``.
+        present: name of a figure -> whether it has a value, see ``TokenColumns``.
         gae: parameters with which advantages are computed if none are logged.
         advantages_logged: whether they are.
     """
@@ -168,33 +137,6 @@ def token_metrics(
     ]
 
 
-def figures_present(rollouts: Sequence[Rollout]) -> dict[str, bool]:
-    """Return name -> whether it has a value other than NaN, of each token figure.
-
-    Figures that no rollout with tokens has, as they are not logged, are left out.
-    """
-    result = {}
-    for figure in TOKEN_FIGURES:
-        arrays = [
-            r.figures[figure.name]
-            for r in rollouts
-            if r.raw_tokens and figure.name in r.figures
-        ]
-        if arrays:
-            is_known = any(not np.isnan(values).all() for values in arrays)
-            result[figure.name] = is_known
-    return result
-
-
-def _column(rollouts: Sequence[Rollout], name: str) -> NDArray[np.float64]:
-    """Return a figure of all tokens, concatenated; NaN for responses that do not have it."""
-    parts = []
-    for rollout in rollouts:
-        missing = np.full(len(rollout.raw_tokens), np.nan)
-        parts.append(rollout.figures.get(name, missing))
-    return np.concatenate(parts)
-
-
 def decimal(
     values: NDArray[np.float64], digits: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int8]]:
@@ -202,24 +144,27 @@ def decimal(
 
     Mantissas have no trailing zeros; NaN has exponent -128. Values must be in float32's range.
     """
-    missing = np.isnan(values)
-    numbers = np.where(missing, 0.0, values)
-    magnitude = np.where(numbers == 0, 1.0, np.abs(numbers))  # 0 has no logarithm
-    leading = np.floor(np.log10(magnitude)).astype(np.int64)  # power of the first digit
-    exponent = leading - (digits - 1)
+    has_digits = np.abs(values) > 0  # it is neither 0 nor missing
+    numbers = np.where(has_digits, values, 1.0)
+    leading = np.floor(np.log10(np.abs(numbers)))  # power of the first digit
+    exponent = leading.astype(np.int64) - (digits - 1)
     exponent = np.clip(exponent, -_MOST_EXPONENT, _MOST_EXPONENT)
     # Multiplying by an exact power of ten keeps decimals such as 0.1 exact.
     power = _POWERS[np.abs(exponent)]
-    scaled = np.where(exponent < 0, numbers * power, numbers / power)
+    scaled = numbers * power
+    is_whole = exponent >= 0
+    scaled[is_whole] = numbers[is_whole] / power[is_whole]
     mantissa = np.rint(scaled).astype(np.int64)
+    mantissa[~has_digits] = 0
     # Remove a zero from all mantissas that end in one, until none does.
-    ending_in_0 = np.flatnonzero((mantissa % 10 == 0) & (mantissa != 0))
+    ends_in_0 = mantissa // 10 * 10 == mantissa
+    ending_in_0 = np.flatnonzero(ends_in_0 & (mantissa != 0))
     while len(ending_in_0):
         mantissa[ending_in_0] //= 10
         exponent[ending_in_0] += 1
         ending_in_0 = ending_in_0[mantissa[ending_in_0] % 10 == 0]
     exponent[mantissa == 0] = 0
-    exponent[missing] = MISSING_EXPONENT
+    exponent[np.isnan(values)] = MISSING_EXPONENT
     return mantissa, exponent.astype(np.int8)
 
 

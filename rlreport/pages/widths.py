@@ -10,6 +10,7 @@ import math
 import re
 import unicodedata
 from collections.abc import Iterable
+from functools import lru_cache
 
 CHARACTERS = (10, 12, 16, 20, 26, 32)
 USUAL = 8  # Characters of a label that the usual column of numbers has room for
@@ -20,9 +21,13 @@ SHORT_STRINGS = "ch-16"
 
 # Of letters, so many times the width of a digit, by which classes are named, is enough
 _LETTER = 0.85
+_WIDE = frozenset(("W", "F"))  # values of the property of characters that count twice
+# All of these characters are among them
+_MAYBE_WIDE = re.compile("[\u1100-\U0010ffff]")
 _BREAK = re.compile(r"(?<=[_./:\-])|(?<=\s)")
 
 
+@lru_cache(maxsize=1 << 10)  # all pages of steps have the same labels
 def label_width(label: str) -> str:
     """Return the width in which a label has two lines, "" for the usual one of numbers."""
     parts = _BREAK.split(label)
@@ -63,10 +68,10 @@ def _width(characters: float) -> str:
     return ""
 
 
+@lru_cache(maxsize=1 << 12)  # the responses to a prompt repeat its text
 def _characters(text: str) -> int:
     """Return the width of a text in characters, of which Chinese ones count twice."""
     # Longer texts have the largest width anyway.
-    return sum(
-        2 if unicodedata.east_asian_width(character) in "WF" else 1
-        for character in text.rstrip()[: 4 * CHARACTERS[-1]]
-    )
+    shown = text.rstrip()[: 4 * CHARACTERS[-1]]
+    widths = map(unicodedata.east_asian_width, _MAYBE_WIDE.findall(shown))
+    return len(shown) + sum(width in _WIDE for width in widths)

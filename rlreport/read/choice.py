@@ -58,14 +58,13 @@ def choose_rows(
     ``file_names`` are those of the log files, by their number in column ``file``.
     """
     sample = sampled_rows(responses, file_names, limits)
-    values = responses[list(METRICS)].to_numpy(np.float64)
-    rank = _step_ranks(responses, values)
+    rank = _step_ranks(responses)
     chosen = np.zeros(len(responses), np.bool_)
     chosen[sample] = True
     # Pages show the first error of a tool as an example.
     tool_errors = responses["tool_errors"].to_numpy(np.float64)
     chosen[np.flatnonzero(tool_errors > 0)[:1]] = True
-    chosen[_extremes_of_run(values)] = True
+    chosen[_extremes_of_run(responses)] = True
     text_bytes = _bytes_of_texts(responses)
     per_step = _rows_per_step(chosen, rank, text_bytes, limits)
     chosen[rank < per_step] = True
@@ -87,17 +86,24 @@ def _first_of_prompts(prompts: Ints, chosen: NDArray[np.bool_]) -> Ints:
     return rows
 
 
-def _extremes_of_run(values: Floats) -> Ints:
-    """Return the rows with the lowest and the highest value of each column, (2, columns).
+def _extremes_of_run(responses: pd.DataFrame) -> list[int]:
+    """Return the rows with the lowest and the highest value of each of METRICS.
 
-    ``values`` are (rows, columns). Of a column without a finite value, it is the last row.
+    Of a column without a finite value, it is the last row.
     """
-    lowest_first = np.stack([values, -values])
-    lowest_first[~np.isfinite(lowest_first)] = np.inf
-    # Of equal extremes, the latest, as ``pages.plan.extremes`` does: the first from the end.
-    from_end = lowest_first[:, ::-1].argmin(axis=1)
-    rows: Ints = len(values) - 1 - from_end
+    rows = []
+    for name in METRICS:  # one after the other, to save memory
+        values = responses[name].to_numpy(np.float64)
+        rows.append(_last_lowest(values))
+        rows.append(_last_lowest(-values))
     return rows
+
+
+def _last_lowest(values: Floats) -> int:
+    """Return the row of the lowest finite value; of equal ones, and without one, the last."""
+    # Of equal extremes, the latest, as ``pages.plan.extremes`` does: the first from the end.
+    from_end = np.where(np.isfinite(values), values, np.inf)[::-1].argmin()
+    return len(values) - 1 - int(from_end)
 
 
 def _rows_per_step(
@@ -121,11 +127,13 @@ def _rows_per_step(
     return per_step
 
 
-def _step_ranks(responses: pd.DataFrame, values: Floats) -> Ints:
+def _step_ranks(responses: pd.DataFrame) -> Ints:
     """Return the rank of each response in its step by ``extremeness``, from 0, int64 (R,)."""
-    ranks = np.zeros(len(values), np.int64)
+    ranks = np.zeros(len(responses), np.int64)
+    columns = [responses[name].to_numpy(np.float64) for name in METRICS]
     for rows in responses.groupby("step").indices.values():
-        order = extremeness(values[rows]).argsort(kind="stable")
+        values = np.column_stack([column[rows] for column in columns])
+        order = extremeness(values).argsort(kind="stable")
         ranks[rows[order]] = np.arange(len(rows))
     return ranks
 

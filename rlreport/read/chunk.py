@@ -16,6 +16,7 @@ import xxhash
 from numpy.typing import NDArray
 
 from rlreport.fields import CANONICAL, REWARDS, AssumedStep
+from rlreport.figures.constant import compact
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.figures.rounding import difference, significant
 from rlreport.figures.tokens import TokenFigures, response_figures, thinking_tokens
@@ -29,6 +30,7 @@ from rlreport.read.rollouts import CleanTexts, rollout_part
 from rlreport.read.spool import Parcel, PartFolder
 from rlreport.read.token_rows import TokenRows, token_rows
 from rlreport.system.function_process import Signature
+from rlreport.system.memory import release_memory
 from rlreport.tables import NoteKind, RowRole
 from rlreport.text.clean import EOS_TOKENS, clean_prompt, clean_text, safe_text
 from rlreport.text.labels import answer_marks, label_hit
@@ -53,6 +55,9 @@ class LeftOut(IntEnum):
     FILTERED = 2
     UNTRAINED_BRANCH = 3  # shown if its rollout has a trained row
 
+
+# Columns that are joined before their parts are given back to the system
+_FREED_BYTES = 64 << 20
 
 MAX_EXTRAS = 64
 # Extra fields kept while reading; more than MAX_EXTRAS, as some rows may be left out later
@@ -434,6 +439,7 @@ def joined_columns(parts: Sequence[Columns]) -> Columns:
         for name, column in part.items():
             dtypes.setdefault(name, column.dtype)
     joined: Columns = {}
+    freed = 0
     for name in sorted(dtypes):
         dtype = dtypes[name]
         missing = np.nan if dtype.kind == "f" else 0
@@ -443,7 +449,13 @@ def joined_columns(parts: Sequence[Columns]) -> Columns:
                 columns.append(part.pop(name))
             else:
                 columns.append(np.full(length, missing, dtype))
-        joined[name] = np.concatenate(columns)
+        joined[name] = compact(np.concatenate(columns))
+        # Of the small arrays of parts gaps are left, in which no joined column has room.
+        freed += joined[name].size * dtype.itemsize
+        del columns
+        if freed > _FREED_BYTES:
+            release_memory()
+            freed = 0
     return joined
 
 

@@ -32,7 +32,7 @@ from rlreport.read.lines import (
 )
 from rlreport.read.listing import COMPRESSIONS, LINE_SUFFIXES, Listing, is_url
 from rlreport.read.record import load_object
-from rlreport.read.remarks import one_per_cause
+from rlreport.read.remarks import on_files_not_read, one_per_cause
 from rlreport.read.trl_folders import Trainer, TRLFiles, trl_files
 from rlreport.system.magic import binary_kind_of
 from rlreport.system.stores import Source
@@ -137,6 +137,7 @@ def detect_formats(
     files = LogFiles()
     row_splits: list[frozenset[str]] = []  # of each log, see ``_Detection.splits``
     stepless: set[str] = set()  # names of logs with rows without a step
+    not_logs: list[Note] = []
     for source, detection in zip(listing.sources, detections, strict=True):
         if detection.remark:
             files.notes.append(Note(NoteKind.FORMAT, detection.remark, 1, source.name))
@@ -150,7 +151,8 @@ def detect_formats(
             listing.unreadable.append((source.name, detection.reason))
         else:
             text = message("not read: {why}", why=detection.reason)
-            files.notes += others.notes_on(source, NoteKind.NOT_A_LOG, text)
+            not_logs += others.notes_on(source, NoteKind.NOT_A_LOG, text)
+    files.notes = one_per_cause(files.notes) + on_files_not_read(not_logs)
     of_others: list[Note] = []
     for source in listing.other:
         if source.name not in (NOTES_FILE, SETTINGS_FILE):

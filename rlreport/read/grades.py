@@ -140,7 +140,7 @@ def _error_text(value: object) -> str:
 
 def clear_missing_grades(columns: dict[str, NDArray[Any]]) -> None:
     """Set rewards with a ``missing_grade`` to NaN, unless all are masked; add ``masked_reward``."""
-    kinds = columns["missing_grade"]
+    kinds = columns["missing_grade"].copy()
     if len(kinds) and (kinds == Missing.MASKED).all():  # else no reward would be left
         kinds[:] = 0
     without_parts = kinds == Missing.PARTS
@@ -148,13 +148,14 @@ def clear_missing_grades(columns: dict[str, NDArray[Any]]) -> None:
     is_sum = (columns["reward"][without_parts] == 0).all()
     if not is_sum or without_parts.sum() > _MOST_WITHOUT_PARTS * len(kinds):
         kinds[without_parts] = 0
+    columns["missing_grade"] = kinds
     # A copy, before the rewards are cleared
     columns["masked_reward"] = np.where(
         kinds == Missing.MASKED, columns["reward"], np.nan
     )
     for name in ("reward", "non_score_reward"):
         if name in columns:
-            columns[name][kinds > 0] = np.nan
+            columns[name] = np.where(kinds > 0, np.nan, columns[name])
 
 
 def dropped_rows(kinds: NDArray[Any], extras: pd.DataFrame) -> NDArray[np.float64]:

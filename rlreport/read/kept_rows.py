@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from rlreport.figures.constant import compact
 from rlreport.figures.ragged import Ints
 from rlreport.formats.trl import Trackio
 from rlreport.read.chunk import (
@@ -229,22 +230,24 @@ class _KeptRows:
 
     def mark_branches(self) -> None:
         """Give all rows of a rollout but its last one, and untrained rows, the role of branches."""
-        roles = self.columns["validation"]
+        roles = self.columns["validation"].copy()
         rollouts = self.columns["rollout"]  # NaN if the row is of no rollout
-        for _, rows in _rows_by_file(self.columns):
-            # Rows that count elsewhere (failed, filtered) are not rows of the same rollout.
-            table = pd.DataFrame(
-                {
-                    "step": self.columns["step"][rows],
-                    "role": roles[rows],
-                    "rollout": rollouts[rows],
-                    "left_out": self.left_out[rows],
-                }
-            )
-            has_later_row = table.duplicated(keep="last").to_numpy()
-            in_rollout = ~np.isnan(rollouts[rows])
-            is_branch = has_later_row & in_rollout & self.responses[rows]
-            roles[rows[is_branch | self.untrained[rows]]] = RowRole.BRANCH
+        ordered = _in_order_of_logs(self.columns)
+        rows = ordered[~np.isnan(rollouts[ordered])]
+        # Rows that count elsewhere (failed, filtered) are not rows of the same rollout.
+        table = pd.DataFrame(
+            {
+                "file": self.columns["file"][rows],
+                "step": self.columns["step"][rows],
+                "role": roles[rows],
+                "rollout": rollouts[rows],
+                "left_out": self.left_out[rows],
+            }
+        )
+        has_later_row = table.duplicated(keep="last").to_numpy()
+        roles[rows[has_later_row & self.responses[rows]]] = RowRole.BRANCH
+        roles[self.untrained] = RowRole.BRANCH
+        self.columns["validation"] = compact(roles)
 
     def leave_out_older_files(self) -> None:
         """Leave out rows of steps that a restart logged again in further files."""
@@ -335,12 +338,17 @@ def joined_chunk(chunks: Sequence[Chunk]) -> Chunk:
     return joined
 
 
+def _in_order_of_logs(columns: Columns) -> Ints:
+    """Return the rows by file, and in each in the order in which they were logged."""
+    # ``lexsort`` sorts by its last key first.
+    keys = ("sub", "offset", "file")
+    return np.lexsort([columns[key].astype(np.int64) for key in keys])
+
+
 def _rows_by_file(columns: Columns) -> list[tuple[int, Ints]]:
     """Return (file, its rows in the order in which they were logged) for each file with rows."""
+    rows = _in_order_of_logs(columns)
     file = columns["file"].astype(np.int64)
-    offset = columns["offset"].astype(np.int64)
-    sub = columns["sub"].astype(np.int64)
-    rows = np.lexsort((sub, offset, file))  # by the last key first
     numbers, starts = np.unique(file[rows], return_index=True)
     rows_of_files = np.split(rows, starts[1:])
     return list(zip(numbers.tolist(), rows_of_files, strict=True))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+_CACHED_RANGE_BYTES = 8 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,13 +24,19 @@ class ReadLimits:
     # Of the sample for figures of texts and tokens
     sampled: int = 8192
     sampled_tokens: int = 4_000_000
-    sample_job_rows: int = 256  # responses that a worker collects at a time
+    # Responses that a worker collects at a time, and their tokens, unless it is one response
+    sample_job_rows: int = 256
+    sample_job_tokens: int = 1 << 18
 
     # Of the responses that are chosen to be quoted and shown, among which the sample is
     chosen: int = 16384
     chosen_bytes: int = 512 << 20  # of their texts
     # of a step that are chosen for their extreme figures, if all steps have room
     extremes: int = 256
+
+    def with_cache(self) -> ReadLimits:
+        """Return limits with shorter ranges: the last one of a file that grew is read again."""
+        return replace(self, range_bytes=min(self.range_bytes, _CACHED_RANGE_BYTES))
 
 
 LIMITS = ReadLimits()

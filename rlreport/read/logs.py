@@ -10,15 +10,17 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from rlreport.errors import UnusableInputError, UsageError
+from rlreport.figures.constant import compact
 from rlreport.figures.ragged import Ints
 from rlreport.figures.tokens import correctness
 from rlreport.options import GaeOptions, ReadOptions
 from rlreport.read.absent import absent_notes
 from rlreport.read.changed import Change, change_notes, first_changes, incomplete_from
 from rlreport.read.choice import choose_rows
-from rlreport.read.chunk import Chunk, RangeSettings
+from rlreport.read.chunk import Chunk, Columns, RangeSettings
 from rlreport.read.detect import LogFiles, detect_formats
 from rlreport.read.grades import dropped_rows, missing_grade_notes
 from rlreport.read.kept_rows import LogRows, log_rows
@@ -32,7 +34,7 @@ from rlreport.read.nodes import (
     nodes_with_logs,
 )
 from rlreport.read.ranges import read_cached, read_chunk
-from rlreport.read.remarks import ODDITIES, LogPosition
+from rlreport.read.remarks import ODDITIES, LogPosition, one_per_cause
 from rlreport.read.rollouts import RowIds
 from rlreport.read.sample import with_sample
 from rlreport.read.scoring import ScoreFunction, rescore
@@ -56,6 +58,7 @@ from rlreport.read.trl_folders import Trainer
 from rlreport.system.cache import Store, store_at
 from rlreport.system.function_process import Signature
 from rlreport.system.in_memory import is_in_memory, place, run_name
+from rlreport.system.memory import release_memory
 from rlreport.system.stores import Source, shown
 from rlreport.system.workers import Progress, Workers
 from rlreport.tables import HARMLESS, BadLine, LogFile, Note, NoteKind, RowRole
@@ -105,6 +108,8 @@ def read_logs(  # noqa: PLR0913 (what a caller may give, by name)
     gae = gae or GaeOptions()
     progress = progress or Progress()
     limits = limits or LIMITS
+    if options.cache:
+        limits = limits.with_cache()
     trainer = trainer or Trainer()
     if workers is None:
         with Workers(options.workers, options.ray) as started:
@@ -153,11 +158,20 @@ def read_logs(  # noqa: PLR0913 (what a caller may give, by name)
     if score is not None:
         _rescore(scan, score, spool.calls(rows.order), progress)
     choice = choose_rows(scan.responses, names, limits)
-    scan.responses.loc[choice.rows, "has_texts"] = 1
+    scan.responses["has_texts"] = _flags(len(scan.responses), choice.rows)
     ids = _ids_of(scan.responses, choice.rows, names)
     # The spool has all rows in the order in which they were read.
     scan.rollouts = spool.rollouts(ids, rows.order[choice.rows])
+    del rows  # it is large
+    release_memory()  # before processes start that share it
     return with_sample(scan, choice.rows[choice.sample], options, workers, limits)
+
+
+def _flags(count: int, rows: Ints) -> NDArray[np.int8]:
+    """Return 1 for each of these rows and 0 for others, (count,)."""
+    flags = np.zeros(count, np.int8)
+    flags[rows] = 1
+    return flags
 
 
 def _rescore(
@@ -260,11 +274,21 @@ def read_chunks(
             for group, chunk in zip(groups, results, strict=True):
                 spool.take(chunk.parts)
                 chunk.parts = []
+                chunk.columns = _compacted(chunk.columns)
                 chunks.append(chunk)
                 advance(sum(part.weight for part in group))
     if store:
         store.trim()  # to its maximum size
     return chunks
+
+
+def _compacted(columns: Columns) -> Columns:
+    """Return the columns of a chunk with little memory, which a run has for each of its chunks."""
+    small = {}
+    for name, values in columns.items():
+        # Columns from the cache are views of all bytes of an entry: copies let go of these.
+        small[name] = compact(values if values.base is None else values.copy())
+    return small
 
 
 def _folder_for_parts(options: ReadOptions) -> AbstractContextManager[PartFolder]:
@@ -383,7 +407,8 @@ def _complete(
     ]
     # A reward missing from a format that never logs rewards is not counted as a NaN value.
     lacks_reward = responses["file"].isin(unrewarded) & responses["reward"].isna()
-    responses.loc[lacks_reward, "nan_values"] -= 1
+    if lacks_reward.any():
+        responses["nan_values"] -= lacks_reward.astype(np.int32)
     responses["dropped"] = dropped_rows(responses["missing_grade"].to_numpy(), extras)
     if "advantage" in extras.select_dtypes("number"):  # logged without tokens
         for column in ("advantage_logged_mean", "advantage_mean"):
@@ -480,10 +505,12 @@ def _notes(rows: LogRows, files: LogFiles, options: ReadOptions) -> list[Note]:
     if rows.chunk.extras_dropped:
         text = message(ODDITIES[NoteKind.MANY_EXTRAS])
         notes.append(Note(NoteKind.MANY_EXTRAS, text, 1))
+    empty_files: list[Note] = []
     for source in files.sources:
         if not source.size:
             text = message("an empty file")
-            notes.append(Note(NoteKind.EMPTY_FILE, text, 1, source.name))
+            empty_files.append(Note(NoteKind.EMPTY_FILE, text, 1, source.name))
+    notes += one_per_cause(empty_files)
     notes += files.notes
     if files.numbered and options.step_from_path is None:
         notes += _notes_on_step_in_path(rows, files.numbered)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from rlreport.tables import Note, NoteKind
-from rlreport.text.messages import translatable
+from rlreport.text.messages import message, translatable
 
 MAX_UNREAD = 1000  # Maximum number of unusable lines that are listed; further ones are only counted
 
@@ -59,6 +59,9 @@ class Remarks:
 _MAX_ALIKE = 3  # notes with one text that are kept, each with the name of its file
 
 
+_MAX_UNLIKE = 20  # notes with different texts on files that are not read
+
+
 def one_per_cause(notes: Iterable[Note]) -> list[Note]:
     """Return the notes; of many with one text, the first only, with the number of all of them."""
     by_cause: dict[tuple[NoteKind, str], list[Note]] = {}
@@ -67,11 +70,26 @@ def one_per_cause(notes: Iterable[Note]) -> list[Note]:
     kept: list[Note] = []
     for alike in by_cause.values():
         if len(alike) > _MAX_ALIKE:
-            count = sum(note.count for note in alike)
-            kept.append(replace(alike[0], count=count))
+            kept.append(_with_sum(alike[0], alike))
         else:
             kept += alike
     return kept
+
+
+def on_files_not_read(notes: Iterable[Note]) -> list[Note]:
+    """Return notes on files that are not read: one per cause, and one on all beyond the first."""
+    notes = one_per_cause(notes)
+    further = notes[_MAX_UNLIKE:]
+    if len(further) > 1:
+        text = message("not read: further files in no known log format")
+        rest = replace(further[0], text=text)
+        notes[_MAX_UNLIKE:] = [_with_sum(rest, further)]
+    return notes
+
+
+def _with_sum(note: Note, notes: Sequence[Note]) -> Note:
+    """Return a note that stands for all ``notes``, with the number of what these concern."""
+    return replace(note, count=sum(one.count for one in notes))
 
 
 # Kind of invalid or unusual value -> text of the note on it, shown after their number

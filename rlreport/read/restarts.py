@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -38,6 +39,8 @@ def superseded_rows(steps: Ints, validation: NDArray[np.bool_]) -> NDArray[np.bo
     without other rows. A step of training and the same step of validation are two.
     """
     attempt = _attempts(steps, validation)
+    if not attempt.any():  # quick for each of many files
+        return np.zeros(len(steps), dtype=bool)
     step_and_split = 2 * steps + validation
     last_attempt = pd.Series(attempt).groupby(step_and_split).transform("max")
     return attempt < last_attempt.to_numpy()
@@ -270,11 +273,11 @@ def later_attempts(
     # By first step, as ``groupby`` sorts by the number
     attempts = [_Attempt.of(rows) for _, rows in table.groupby(number_of_attempt)]
     pairs: list[tuple[Ints, Ints]] = []
-    for number in range(1, len(attempts)):
-        attempt = attempts[number]
-        previous = attempts[number - 1]
+    furthest = attempts[0]  # the first of those before that end last
+    for previous, attempt in pairwise(attempts):
         # An attempt between the two may have been short: compare with the furthest one, too.
-        furthest = max(attempts[:number], key=lambda one: one.last)
+        if previous.last > furthest.last:
+            furthest = previous
         compared = [previous] if furthest is previous else [furthest, previous]
         for earlier in compared:
             older, newer = _by_age(earlier, attempt)

@@ -8,7 +8,8 @@ them, with these files mapped into memory, and what all later stages use instead
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+import mmap
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from itertools import chain
@@ -27,7 +28,7 @@ from rlreport.read.token_rows import TokenRows
 from rlreport.system.cache import pack, unpack
 from rlreport.text.chat import turns, turns_in_text
 from rlreport.text.clean import clean_prompt, clean_text
-from rlreport.text.tokens import Style, detect_style, readable_tokens
+from rlreport.text.tokens import Style, readable_tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +76,6 @@ class Rollout:
     raw_tokens: list[str] = field(default_factory=list)
     # their texts, by ``readable_tokens``
     tokens: list[str] = field(default_factory=list)
-    # tokens of the prompt with its template, at most 2 * PROMPT_EDGE, and the number of all
-    raw_prompt_tokens: list[str] = field(default_factory=list)
-    prompt_tokens: list[str] = field(default_factory=list)
-    prompt_token_count: int = 0
     figures: TokenFigures = field(default_factory=TokenFigures)  # NaN if not sampled
     # (T,); None if the policy sampled all tokens
     sampled: NDArray[np.bool_] | None = None
@@ -161,6 +158,16 @@ class RolloutPart:
             figures=dict(zip(head["figures"], figures, strict=True)),
             vocabulary=head["vocabulary"],
         )
+
+
+def unload(maps: Sequence[mmap.mmap]) -> None:
+    """Remove from memory what was read of mapped files; the next access loads it again.
+
+    Without it, the whole files would be in memory in the end.
+    """
+    if hasattr(mmap, "MADV_DONTNEED"):  # not on Windows
+        for one in maps:
+            one.madvise(mmap.MADV_DONTNEED)
 
 
 Clean = Callable[[object], str]
@@ -331,6 +338,11 @@ class Rollouts(RolloutPart):
     places: RowIds  # the R responses, ascending by row
     starts: Ints  # int64 (R,), the first token of each response in ``ids``
     style: Style  # how the run's token strings encode bytes
+    # the files that the arrays are in, if they are not in memory
+    maps: Sequence[mmap.mmap] = field(default=(), repr=False)
+
+    def unload(self) -> None:
+        unload(self.maps)
 
     def indices(self, rows: Sequence[int] | Ints) -> Ints:
         """Return the index of each response-table row; raise LookupError if it was not chosen."""
@@ -341,18 +353,27 @@ class Rollouts(RolloutPart):
 
     def text(self, name: str, index: int) -> str | None:
         """Return a text of a response (by its index), None if it is not logged."""
-        start, stop = self.spans[index, TEXTS.index(name)].tolist()
+        return self._decoded(self.spans[index, TEXTS.index(name)].tolist())
+
+    def _decoded(self, span: Sequence[int]) -> str | None:
+        start, stop = span
         return None if start == ABSENT else self.texts[start:stop].tobytes().decode()
+
+    def each_text(self, name: str, indices: Ints) -> Iterator[str | None]:
+        """Yield a text of each of several responses, as ``text`` returns it."""
+        texts = self.texts
+        for start, stop in self.spans[indices, TEXTS.index(name)].tolist():
+            yield None if start == ABSENT else texts[start:stop].tobytes().decode()
 
     def take(self, rows: Sequence[int] | Ints) -> Rollouts:
         """Return the responses in ``rows``, ascending, with arrays in memory instead of files."""
         indices = np.unique(self.indices(rows))
         spans, texts = self._texts_of(indices)
         lengths = self.lengths[indices]
-        tokens = self._tokens_of(indices)
+        tokens = self.tokens_of(indices)
         # The vocabulary is that of the whole run; renumber the tokens that occur here.
         used, ids = np.unique(self.ids[tokens], return_inverse=True)
-        return replace(
+        in_memory = replace(
             self,
             places=self.places.take(indices),
             spans=spans,
@@ -364,7 +385,10 @@ class Rollouts(RolloutPart):
             sampled=self.sampled[tokens],
             figures={name: values[tokens] for name, values in self.figures.items()},
             vocabulary=[self.vocabulary[number] for number in used.tolist()],
+            maps=(),
         )
+        self.unload()
+        return in_memory
 
     def _texts_of(self, indices: Ints) -> tuple[Ints, NDArray[np.uint8]]:
         """Return the texts of responses, one behind the other, and their new spans."""
@@ -381,7 +405,7 @@ class Rollouts(RolloutPart):
             span[1] = size
         return spans, np.concatenate(pieces)
 
-    def _tokens_of(self, indices: Ints) -> Ints:
+    def tokens_of(self, indices: Ints) -> Ints:
         """Return where the tokens of responses are in ``ids``, one response after the other."""
         lengths = self.lengths[indices]
         # A response's tokens are consecutive in ``ids`` and here, from different starts.
@@ -394,7 +418,10 @@ class Rollouts(RolloutPart):
     ) -> list[Rollout]:
         """Return responses, the first ``with_tokens`` (None: all) with tokens."""
         indices = self.indices(rows)
-        rollouts = [self._without_tokens(index) for index in indices.tolist()]
+        turns_of = cache(turns)  # the responses of a group have the same prompt
+        rollouts = [
+            self._without_tokens(index, turns_of) for index in indices.tolist()
+        ]
         with_values = indices[:with_tokens]
         # All at once, which is faster; each response gets its part below.
         figures = self.figures_of(with_values)
@@ -408,27 +435,23 @@ class Rollouts(RolloutPart):
                 ids = self.ids[tokens].tolist()
                 rollout.raw_tokens = [self.vocabulary[number] for number in ids]
                 rollout.tokens = readable_tokens(rollout.raw_tokens, self.style)
-                self._add_prompt_tokens(rollout, index)
             if self.lengths[index]:  # else there are no figures, not empty ones
                 first, stop = offsets[number : number + 2].tolist()
                 rollout.figures = figures.between(first, stop)
-            rollout.sampled = self.sampled[tokens] if flags & HAS_MASK else None
+            # A copy, as a view would load its part of the file again
+            sampled = self.sampled[tokens].copy() if flags & HAS_MASK else None
+            rollout.sampled = sampled
+        self.unload()
         return rollouts
 
-    def _add_prompt_tokens(self, rollout: Rollout, index: int) -> None:
-        packed = self.text("prompt_tokens", index)
-        if packed is not None:
-            rollout.prompt_token_count, raw = json.loads(packed)
-            rollout.raw_prompt_tokens = raw
-            # Few short responses may not show how their tokens encode bytes.
-            style = detect_style(raw) if self.style is Style.PLAIN else self.style
-            rollout.prompt_tokens = readable_tokens(raw, style)
-
-    def _without_tokens(self, index: int) -> Rollout:
-        """Return the response at an index with texts only."""
+    def _without_tokens(
+        self, index: int, turns_of: Callable[[str], list[tuple[str, str]]]
+    ) -> Rollout:
+        """Return the response at an index with texts only; ``turns_of`` is ``turns``."""
         places = self.places
-        prompt = self.text("prompt", index) or ""
-        details = orjson.loads(self.text("details", index) or "{}")
+        spans = dict(zip(TEXTS, self.spans[index].tolist(), strict=True))
+        prompt = self._decoded(spans["prompt"]) or ""
+        details = orjson.loads(self._decoded(spans["details"]) or "{}")
         # A prompt without logged turns may have them in its text, marked by a chat template.
         prompt_turns = [(role, text) for role, text in details.get("turns", ())]
         conversation = [_as_turn(turn) for turn in details.get("conversation", ())]
@@ -439,10 +462,10 @@ class Rollouts(RolloutPart):
             file=places.names[places.file[index]],
             line=int(places.line[index]),
             prompt=prompt,
-            response=self.text("response", index) or "",
-            ref_response=self.text("ref_response", index),
-            ground_truth=self.text("ground_truth", index),
-            turns=prompt_turns or turns(prompt),
+            response=self._decoded(spans["response"]) or "",
+            ref_response=self._decoded(spans["ref_response"]),
+            ground_truth=self._decoded(spans["ground_truth"]),
+            turns=prompt_turns or turns_of(prompt),
             conversation=conversation,
             errors=details.get("errors", []),
             judged=judged,
@@ -450,13 +473,17 @@ class Rollouts(RolloutPart):
 
     def figures_of(self, indices: Ints) -> TokenFigures:
         """Return the figures of all tokens of the responses at ``indices``, concatenated, (N,)."""
-        tokens = self._tokens_of(indices)
+        return self.kept_figures(indices).derive()
+
+    def kept_figures(self, indices: Ints) -> TokenFigures:
+        """Return only those figures that others follow from; the others are in ``figures_of``."""
+        tokens = self.tokens_of(indices)
         values = {
             name: flat[tokens].astype(np.float64) for name, flat in self.figures.items()
         }
         # Other responses of the run may have figures that none of these has.
         logged = {name: v for name, v in values.items() if not np.isnan(v).all()}
-        return TokenFigures(logged).derive()
+        return TokenFigures(logged)
 
 
 class Selection(NamedTuple):

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from rlreport.figures.constant import compact
 from rlreport.figures.ragged import Floats, Ints, offsets_of
 from rlreport.figures.rounding import significant
 from rlreport.figures.tokens import TokenFigures, find_loops
@@ -30,15 +31,18 @@ from rlreport.system.workers import Workers
 from rlreport.tables import GAP, Note, NoteKind, RowRole, TextSample, TokenSample
 from rlreport.text.clean import clean_text, safe_text, without_special
 from rlreport.text.messages import message
-from rlreport.text.tokens import detect_style, readable_tokens, spaced_units, units
+from rlreport.text.tokens import detect_style, readable_tokens, spaced_units
 
 FIGURES = ("kl", "log_ratio", "prob", "value_error")
+# Those of ``Rollouts`` that they follow from
+_LOGGED_FIGURES = ("logp", "log_ratio", "value", "return")
 _MAX_STRING = 200
 # Values per token are clipped to ± this, as the KL estimate k3 may be infinite
 _LARGEST = 2.0**40
 _ROWS_PER_SECOND = 4_000  # that one process collects, to decide whether to use several
 
 Ids = NDArray[np.int32]
+Number = TypeVar("Number", np.int32, np.int64)
 
 
 class Units(NamedTuple):
@@ -75,10 +79,7 @@ def with_sample(
 
     ``rows`` are those of the response table to sample, ascending.
     """
-    jobs = []
-    for start in range(0, len(rows), limits.sample_job_rows):
-        of_job = rows[start : start + limits.sample_job_rows]
-        jobs.append(Selection(scan.rollouts, of_job))
+    jobs = [Selection(scan.rollouts, of_job) for of_job in _jobs(scan, rows, limits)]
     seconds = len(rows) / _ROWS_PER_SECOND
     strings = Numbers()
     parts = []
@@ -95,18 +96,73 @@ def with_sample(
     return _with_texts(scan, rows, parts, list(strings))
 
 
+def _jobs(scan: Scan, rows: Ints, limits: ReadLimits) -> list[Ints]:
+    """Divide rows of the response table into jobs within the limits of a job."""
+    lengths = scan.rollouts.lengths[scan.rollouts.indices(rows)].tolist()
+    starts = [0]
+    tokens = 0
+    for i, length in enumerate(lengths):
+        tokens += length
+        has_rows = i - starts[-1] == limits.sample_job_rows
+        if i > starts[-1] and (has_rows or tokens > limits.sample_job_tokens):
+            starts.append(i)
+            tokens = length
+    return np.split(rows, starts[1:])
+
+
 def _collect(selection: Selection, options: ReadOptions) -> Part:
     """Return the sample of some responses; a job of a worker."""
     rollouts, rows = selection
-    collector = _Collector(rollouts, options.pad_tokens)
     indices = rollouts.indices(rows)
-    figures = rollouts.figures_of(indices)
-    offsets = offsets_of(rollouts.lengths[indices]).tolist()
-    for row, index, bounds in zip(
-        rows.tolist(), indices.tolist(), pairwise(offsets), strict=True
+    collector = _Collector(rollouts, options.pad_tokens)
+    # Where the sampled tokens of all these responses are, and which of them are of each response
+    places = rollouts.tokens_of(indices)
+    is_sampled = rollouts.sampled[places]
+    sampled_before = offsets_of(is_sampled.astype(np.int64))
+    bounds = sampled_before[offsets_of(rollouts.lengths[indices])].tolist()
+    places = places[is_sampled]
+    ids = rollouts.ids[places]
+    texts = rollouts.each_text("response", indices)
+    references = rollouts.each_text("ref_response", indices)
+    for row, flags, text, reference, (start, stop) in zip(
+        rows.tolist(),
+        rollouts.flags[indices].tolist(),
+        texts,
+        references,
+        pairwise(bounds),
+        strict=True,
     ):
-        collector.add(row, index, figures.between(*bounds))
-    return collector.part()
+        tokens = None
+        if flags & HAS_TOKENS:
+            tokens = _Tokens(ids[start:stop], places[start:stop])
+        response = text or ""
+        if tokens is not None and flags & HAS_MASK:
+            # Of a conversation, the response has the outputs of tools: omit them.
+            response = collector.text_of(tokens.ids)
+        collector.add(row, response, tokens)
+        if reference is not None:
+            collector.add_reference(row, reference)
+    part = collector.part()
+    rollouts.unload()
+    return part
+
+
+class _Tokens(NamedTuple):
+    """The sampled tokens of a response."""
+
+    ids: Ids  # indices of the run's vocabulary
+    places: Ints  # where they are in ``Rollouts``
+
+
+class _UnitNumbers(Numbers):
+    """A dict from a unit, with the white space before it or not, to the id that it has without."""
+
+    def __init__(self, number_of_string: Numbers) -> None:
+        self._number_of_string = number_of_string
+
+    def __missing__(self, spaced: str) -> int:
+        self[spaced] = number = self._number_of_string[spaced.lstrip()]
+        return number
 
 
 class _Collector:
@@ -116,49 +172,43 @@ class _Collector:
         self._rollouts = rollouts
         self._pads = pads
         self._number_of_string = Numbers()
+        self._number_of_unit = _UnitNumbers(self._number_of_string)
         # (row, ids) of each text: units, words, references
         self._texts: tuple[list[tuple[int, Ids]], ...] = ([], [], [])
         self._is_token: list[bool] = []
         self._distinct_2: list[float] = []
-        self._values: list[NDArray[np.float32]] = []
+        # of each response, where its units are in ``Rollouts``, −1 for those that are no tokens
+        self._places: list[Ints] = []
 
-    def add(self, row: int, index: int, figures: TokenFigures) -> None:
-        """Add a response: its row in the response table, index in ``Rollouts``, and figures."""
-        rollouts = self._rollouts
-        flags = int(rollouts.flags[index])
-        has_tokens = bool(flags & HAS_TOKENS)
-        start = int(rollouts.starts[index])
-        stop = start + int(rollouts.lengths[index])
-        sampled = rollouts.sampled[start:stop]
-        tokens = rollouts.ids[start:stop][sampled]
-        text = rollouts.text("response", index) or ""
-        if has_tokens and flags & HAS_MASK:
-            # Of a conversation, the response has the outputs of tools: omit them.
-            text = self._text_of(tokens)
+    def add(self, row: int, text: str, tokens: _Tokens | None) -> None:
+        """Add a response: its row in the response table, its text, and its tokens if logged."""
         text = text[:MAX_TEXT]
-        self._is_token.append(has_tokens)
-        all_units, words, references = self._texts
-        words.append((row, self._words_of(without_special(text))))
-        reference = rollouts.text("ref_response", index)
-        if reference is not None:
-            references.append((row, self._words_of(reference[:MAX_TEXT])))
-        if has_tokens:
+        without_tags = without_special(text)
+        spaced = spaced_units(without_tags)
+        all_units, words, _ = self._texts
+        words.append((row, self._edges(self._number_of_string.of(spaced))))
+        if tokens is not None:
             # Negative until ``part`` numbers the strings of all tokens at once
-            ids = -1 - tokens
-            values = _values_of(figures, sampled)
+            ids = -1 - tokens.ids
+            places = tokens.places
         else:
-            ids = self._number_of_string.of(units(text))
-            values = np.full((len(FIGURES), len(ids)), np.nan, np.float32)
+            if without_tags != text:
+                spaced = spaced_units(text)
+            ids = self._number_of_unit.of(spaced)
+            places = np.full(len(ids), -1)
+        self._is_token.append(tokens is not None)
         # Of the whole response, not of its ends only
         self._distinct_2.append(_distinct_bigrams(ids))
         all_units.append((row, self._edges(ids)))
-        self._values.append(_edges_of(values))
+        self._places.append(_edges(places, gap=-1))
 
-    def _words_of(self, text: str) -> Ids:
-        """Return the ids of the words of a text, each with the white space before it."""
-        return self._edges(self._number_of_string.of(spaced_units(text)))
+    def add_reference(self, row: int, text: str) -> None:
+        """Add the reference policy's response to the prompt of the response in a row."""
+        _, _, references = self._texts
+        spaced = spaced_units(text[:MAX_TEXT])
+        references.append((row, self._edges(self._number_of_string.of(spaced))))
 
-    def _text_of(self, tokens: Ids) -> str:
+    def text_of(self, tokens: Ids) -> str:
         """Return the text of tokens, given as indices of the run's vocabulary, cleaned."""
         vocabulary = self._rollouts.vocabulary
         strings = [vocabulary[number] for number in tokens.tolist()]
@@ -169,8 +219,7 @@ class _Collector:
         """Return the ids of a text; of a long one, its first and last EDGE with GAP between."""
         if len(ids) <= 2 * EDGE:
             return ids
-        gap = self._number_of_string.of([GAP])
-        return np.concatenate([ids[:EDGE], gap, ids[-EDGE:]])
+        return _edges(ids, gap=self._number_of_string[GAP])
 
     def part(self) -> Part:
         """Return the sample of all responses that were added."""
@@ -184,7 +233,7 @@ class _Collector:
             references=references,
             is_token=np.array(self._is_token, bool),
             distinct_2=np.array(self._distinct_2, np.float64),
-            figures=np.concatenate(self._values, axis=1),
+            figures=_figures_at(self._rollouts, np.concatenate(self._places)),
             strings=[string[:_MAX_STRING] for string in self._number_of_string],
         )
 
@@ -194,33 +243,51 @@ class _Collector:
         Tokens with the same string, and words equal to it, get the same number.
         """
         is_token = ids < 0
+        tokens = -1 - ids[is_token]
+        used = np.flatnonzero(np.bincount(tokens))
         vocabulary = self._rollouts.vocabulary
-        used, tokens = np.unique(-1 - ids[is_token], return_inverse=True)
         # Token strings are model output of any length.
         strings = [
             safe_text(vocabulary[number][:_MAX_STRING]) for number in used.tolist()
         ]
-        ids[is_token] = self._number_of_string.of(strings)[tokens]
+        number_of_token = np.zeros(used.max(initial=-1) + 1, np.int32)
+        number_of_token[used] = self._number_of_string.of(strings)
+        ids[is_token] = number_of_token[tokens]
 
 
-def _values_of(
-    figures: TokenFigures, sampled: NDArray[np.bool_]
-) -> NDArray[np.float32]:
-    """Return FIGURES of a response's sampled tokens, (figures, tokens), NaN where not logged."""
-    values = np.full((len(FIGURES), int(sampled.sum())), np.nan, np.float32)
-    for i, name in enumerate(FIGURES):
-        logged = figures.get(name)
-        if logged is not None:
-            values[i] = np.clip(logged[sampled], -_LARGEST, _LARGEST)
-    return values
+def _figures_at(rollouts: Rollouts, places: Ints) -> NDArray[np.float32]:
+    """Return FIGURES at these places of tokens, (figures, places), NaN where not logged.
+
+    A place of −1 has no token.
+    """
+    is_token = places >= 0
+    figures = _figures_of_tokens(rollouts, places[is_token])
+    if is_token.all():  # as usual: no copy is needed
+        return figures
+    with_gaps = np.full((len(FIGURES), len(places)), np.nan, np.float32)
+    with_gaps[:, is_token] = figures
+    return with_gaps
 
 
-def _edges_of(values: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return values of the tokens that ``_Collector._edges`` keeps, NaN at the gap."""
-    if values.shape[1] <= 2 * EDGE:
+def _figures_of_tokens(rollouts: Rollouts, places: Ints) -> NDArray[np.float32]:
+    logged = TokenFigures()
+    for name in _LOGGED_FIGURES:
+        if name in rollouts.figures:
+            logged[name] = rollouts.figures[name][places].astype(np.float64)
+    derived = logged.derive()
+    figures = np.full((len(FIGURES), len(places)), np.nan, np.float32)
+    for values, name in zip(figures, FIGURES, strict=True):
+        if name in derived:
+            values[:] = np.clip(derived[name], -_LARGEST, _LARGEST)
+    return figures
+
+
+def _edges(values: NDArray[Number], gap: int) -> NDArray[Number]:
+    """Return a value per unit of a text; of a long one, the first and last EDGE around ``gap``."""
+    if len(values) <= 2 * EDGE:
         return values
-    gap = np.full((len(values), 1), np.nan, np.float32)
-    return np.concatenate([values[:, :EDGE], gap, values[:, -EDGE:]], axis=1)
+    between = np.array([gap], values.dtype)
+    return np.concatenate([values[:EDGE], between, values[-EDGE:]])
 
 
 def _distinct_bigrams(ids: Ids) -> float:
@@ -229,7 +296,9 @@ def _distinct_bigrams(ids: Ids) -> float:
     bigrams = (ids[:-1].astype(np.int64) << 32) + ids[1:]
     if not len(bigrams):
         return np.nan
-    distinct = 1 + np.count_nonzero(np.diff(np.sort(bigrams)))
+    bigrams.sort()
+    # Equal ones are neighbours now.
+    distinct = 1 + np.count_nonzero(bigrams[1:] != bigrams[:-1])
     return float(distinct / len(bigrams))
 
 
@@ -257,6 +326,8 @@ def _with_texts(scan: Scan, rows: Ints, parts: list[Part], strings: list[str]) -
     references = _joined([part.references for part in parts])
     is_token = np.concatenate([part.is_token for part in parts])
     _set_columns(scan.responses, rows, parts, words)
+    part_figures = [part.figures for part in parts]
+    parts.clear()  # to save memory, as all else of them is joined
     # Figures are either of tokens or of words: those of the other unit are left out.
     unit = _usual_unit(is_token[trained & (all_units.lengths > 0)])
     of_unit = trained & (is_token == (unit == "token"))
@@ -265,8 +336,9 @@ def _with_texts(scan: Scan, rows: Ints, parts: list[Part], strings: list[str]) -
     longer = np.count_nonzero(all_units.lengths > 2 * EDGE)
     tokens = None
     if ngrams is not None and unit == "token":
-        figures = np.concatenate([part.figures for part in parts], axis=1)[:, in_sample]
-        tokens = TokenSample(ngrams, **dict(zip(FIGURES, figures, strict=True)))
+        tokens = _token_sample(
+            ngrams, part_figures, slice(None) if of_unit.all() else in_sample
+        )
     # Not every response has a reference.
     reference_is_trained = training[references.rows]
     is_whole_run = len(rows) == len(training)
@@ -281,6 +353,17 @@ def _with_texts(scan: Scan, rows: Ints, parts: list[Part], strings: list[str]) -
         sampled_of=len(training) if is_whole_run else int(training.sum()),
         notes=[*scan.notes, *_notes_on_sample(int(longer), int(others))],
     )
+
+
+def _token_sample(
+    ngrams: TextSample, parts: Sequence[NDArray[np.float32]], chosen: Ints | slice
+) -> TokenSample:
+    """Return the figures of parts at the tokens of ``ngrams``, the ``chosen`` ones of all."""
+    figures = {}
+    for i, name in enumerate(FIGURES):  # one after the other, to save memory
+        values = np.concatenate([part[i] for part in parts])
+        figures[name] = compact(values[chosen])
+    return TokenSample(ngrams, **figures)
 
 
 def _set_columns(

@@ -19,6 +19,7 @@ import pandas as pd
 from rlreport.errors import UsageError
 from rlreport.fields import CANONICAL, LARGEST_NUMBER
 from rlreport.figures.ragged import Floats, Ints
+from rlreport.read.rollouts import unload
 from rlreport.read.spool import SpooledTexts
 from rlreport.system.function_process import (
     CallError,
@@ -202,6 +203,7 @@ def rescore(
     outcome = _Outcome(np.full(len(responses), np.nan))
     for rows in _batches(responses, calls, process.signature):
         _score_batch(process, calls, rows, outcome, advance)
+        unload(calls.maps)
     unscored = []
     steps = responses["step"].to_numpy(np.int64)
     numbers = responses["n"].to_numpy(np.int64)

@@ -7,6 +7,7 @@ although one worker reads a compressed file of any size.
 
 from __future__ import annotations
 
+import mmap
 import secrets
 import shutil
 import tempfile
@@ -99,14 +100,15 @@ class _Column:
         for start in range(0, count, _PIECE):
             self.append(np.full(min(_PIECE, count - start), np.nan, np.float32))
 
-    def mapped(self) -> NDArray[Any]:
-        """Return all values appended so far, mapped into memory."""
+    def mapped(self, maps: list[mmap.mmap] | None = None) -> NDArray[Any]:
+        """Return all values appended so far, mapped into memory; add the map to ``maps``."""
         # An empty file cannot be mapped.
         if self._file is None or not self.size:
             return np.empty(0, self.dtype)
-        mapped = np.memmap(self._file, self.dtype, "r", shape=(self.size,))
-        # Slices of a plain array are made faster than those of a memmap.
-        return mapped.view(np.ndarray)
+        mapped = mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ)
+        if maps is not None:
+            maps.append(mapped)
+        return np.frombuffer(mapped, self.dtype)
 
 
 class SpooledTexts(NamedTuple):
@@ -116,6 +118,7 @@ class SpooledTexts(NamedTuple):
         Ints  # int64 (R, 2): where it starts and ends in ``texts``, ABSENT without one
     )
     texts: NDArray[np.uint8]  # UTF-8
+    maps: Sequence[mmap.mmap]  # the file that ``texts`` is in
 
     def text(self, row: int) -> str | None:
         start, stop = self.spans[row].tolist()
@@ -129,26 +132,14 @@ class SpooledTexts(NamedTuple):
         return int((stops - starts).sum())
 
 
-class _RowFields(NamedTuple):
-    """What is kept in memory of R rows."""
-
-    spans: Ints  # see ``RolloutPart``
-    lengths: Ints
-    flags: NDArray[np.uint8]
-
-
 class RolloutSpool:
     """The texts and tokens of all rows read so far, in temporary files of a column each."""
 
     def __init__(self) -> None:
-        # The first part has no rows, so that there is always something to concatenate.
-        self._row_parts = [
-            _RowFields(
-                spans=np.zeros((0, len(TEXTS), 2), np.int64),
-                lengths=np.zeros(0, np.int64),
-                flags=np.zeros(0, np.uint8),
-            )
-        ]
+        # Of each row, see ``RolloutPart``; 2 * len(TEXTS) spans
+        self._spans = _Column(np.int64)
+        self._lengths = _Column(np.int64)
+        self._flags = _Column(np.uint8)
         self._numbers = Numbers()
         self._texts = _Column(np.uint8)
         self._ids = _Column(np.int32)
@@ -171,9 +162,9 @@ class RolloutSpool:
         # Spans are positions in the column of texts, which already has those of earlier parts.
         is_logged = part.spans != ABSENT
         spans = np.where(is_logged, part.spans + self._texts.size, ABSENT)
-        # Copies: the arrays of an unpacked part keep all its bytes in memory.
-        row_fields = _RowFields(spans, part.lengths.copy(), part.flags.copy())
-        self._row_parts.append(row_fields)
+        self._spans.append(spans.ravel())
+        self._lengths.append(part.lengths)
+        self._flags.append(part.flags)
         # Each column of figures has a value for every token, NaN where one was not logged.
         for name in part.figures:
             if name not in self._figures:
@@ -192,31 +183,42 @@ class RolloutSpool:
 
     def calls(self, order: Ints) -> SpooledTexts:
         """Return what a reward function takes of the appended rows at the indices ``order``."""
-        spans = np.concatenate([part.spans[:, _CALL] for part in self._row_parts])
-        return SpooledTexts(spans[order], self._texts.mapped())
+        maps: list[mmap.mmap] = []
+        spans = self._spans_of_rows()[order, _CALL]
+        return SpooledTexts(spans, self._texts.mapped(maps), maps)
+
+    def _spans_of_rows(self) -> Ints:
+        """Return the spans of all appended rows, mapped into memory, as in ``RolloutPart``."""
+        return self._spans.mapped().reshape(-1, len(TEXTS), 2)
 
     def rollouts(self, places: RowIds, order: Ints) -> Rollouts:
         """Return the appended responses at the indices ``order``, with the ids ``places``.
 
         They share the files, which stay open; rows that are not chosen take no memory.
         """
-        spans, lengths, flags = map(np.concatenate, zip(*self._row_parts, strict=True))
+        lengths = self._lengths.mapped()
         starts = offsets_of(lengths)[:-1]
         vocabulary = list(self._numbers)
-        spans = spans[order]
+        spans = self._spans_of_rows()[order]
         spans[:, _CALL] = ABSENT  # pages need no reward function
+        maps: list[mmap.mmap] = []
+        figures = {}
+        for name in KEPT:
+            if name in self._figures:
+                figures[name] = self._figures[name].mapped(maps)
         return Rollouts(
             places=places,
             spans=spans,
             starts=starts[order],
             lengths=lengths[order],
-            flags=flags[order],
-            texts=self._texts.mapped(),
-            ids=self._ids.mapped(),
-            sampled=self._sampled.mapped(),
-            figures={n: self._figures[n].mapped() for n in KEPT if n in self._figures},
+            flags=self._flags.mapped()[order],
+            texts=self._texts.mapped(maps),
+            ids=self._ids.mapped(maps),
+            sampled=self._sampled.mapped(maps),
+            figures=figures,
             vocabulary=vocabulary,
             style=detect_style(vocabulary[:_STYLE_TOKENS]),
+            maps=maps,
         )
 
 

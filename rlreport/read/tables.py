@@ -10,6 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from rlreport.columns import RESPONSE_COLUMNS
+from rlreport.figures.constant import compact, take
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.figures.rounding import difference
 from rlreport.figures.turns import MAX_TOOLS, Ending, ToolCounts
@@ -57,6 +58,7 @@ class Scan(LogTables):
             if prompt_id < len(texts):
                 text = self.rollouts.text("prompt", index) or ""
                 texts[prompt_id] = text[:PROMPT_CHARS]
+        self.rollouts.unload()
         return texts
 
 
@@ -75,7 +77,7 @@ def response_table(rows: LogRows) -> pd.DataFrame:
     """Return the response table; remove the columns of ``rows.chunk``, to save memory."""
     order = rows.order
     logged = rows.chunk.columns
-    columns = {name: logged.pop(name)[order] for name in list(logged)}
+    columns = {name: take(logged.pop(name), order) for name in list(logged)}
     step = columns["step"].astype(np.int64)
     # The number of each response in its step
     columns["n"] = pd.Series(step).groupby(step).cumcount().to_numpy()
@@ -102,8 +104,8 @@ def response_table(rows: LogRows) -> pd.DataFrame:
     columns["has_texts"] = np.zeros(len(order), np.int8)  # until the choice
     return pd.DataFrame(
         {
-            column.name: np.asarray(
-                columns.pop(column.name, missing), dtype=column.dtype
+            column.name: compact(
+                np.asarray(columns.pop(column.name, missing), dtype=column.dtype)
             )
             for column in RESPONSE_COLUMNS
         },
@@ -138,6 +140,8 @@ LEAST_LIMIT = 4
 
 def _set_endings(columns: Columns, turns: Floats) -> None:
     """Set ``ending``, ``finished`` and ``at_turn_limit`` from logged reasons, or infer them."""
+    for name in ("ending", "finished"):
+        columns[name] = columns[name].copy()  # they are changed below
     _forget_put_end_tokens(columns)
     is_inferred = columns["finish_source"] != FinishSource.REASON
     _forget_absent_end_tokens(columns)
@@ -296,12 +300,18 @@ def lines_before(counts: Sequence[RangeCounts], files: Ints, offsets: Ints) -> I
     ranges = pd.DataFrame(counts, columns=RangeCounts._fields, dtype=np.int64)
     ranges = ranges.sort_values("start")
     ranges["before"] = ranges.groupby("file")["lines"].cumsum() - ranges["lines"]
-    rows = pd.DataFrame({"file": files, "start": offsets}).sort_values("start")
-    # A row's range is the last one of its file that starts at or before its offset.
-    range_of_row = pd.merge_asof(rows, ranges, on="start", by="file")
-    # The merged table has a new index; that of ``rows`` leads back to their order.
-    rows["before"] = range_of_row["before"].to_numpy()
-    return rows["before"].sort_index().to_numpy()
+    ranges_of_file = dict(list(ranges.groupby("file")))
+    order = np.argsort(files, kind="stable")
+    numbers, first = np.unique(files[order], return_index=True)
+    rows_of_files = np.split(order, first[1:])
+    before = np.zeros(len(files), np.int64)
+    for number, rows in zip(numbers.tolist(), rows_of_files, strict=True):
+        of_file = ranges_of_file[number]
+        # A row's range is the last one that starts at or before its offset.
+        starts = of_file["start"].to_numpy()
+        row_range = np.searchsorted(starts, offsets[rows], side="right") - 1
+        before[rows] = of_file["before"].to_numpy()[row_range]
+    return before
 
 
 def extras_table(rows: LogRows) -> tuple[pd.DataFrame, dict[str, int]]:

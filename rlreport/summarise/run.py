@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from rlreport.columns import PROMPT_COLUMNS
 from rlreport.errors import SeveralRunsError
+from rlreport.figures.constant import take_rows
 from rlreport.figures.grouped import Grouped
 from rlreport.figures.ragged import Floats
 from rlreport.figures.rounding import difference
@@ -151,7 +152,11 @@ def summarise(
     role = scan.responses["validation"].to_numpy()  # see ``RowRole``
     is_training = role == RowRole.TRAINING
     # Usually all are of training, whose role is 0, and need not be copied.
-    training = scan.responses[is_training] if role.any() else scan.responses
+    training = scan.responses
+    extras = scan.extras
+    if role.any():
+        training = take_rows(training, is_training)
+        extras = extras[is_training]
     if scan.responses.empty:
         # Of runs that a note names, the last one is shown, and not judged.
         if all(note.kind != NoteKind.SEVERAL_RUNS for note in metrics.notes):
@@ -161,7 +166,7 @@ def summarise(
     else:
         steps, validation = step_tables(
             training,
-            scan.responses[role == RowRole.VALIDATION],
+            take_rows(scan.responses, role == RowRole.VALIDATION),
             step_bigrams(scan.ngrams, scan.responses),
             failed=scan.failed,
             filtered=scan.filtered,
@@ -186,8 +191,9 @@ def summarise(
         ]
     shared["notes"] = [*scan.notes, *metrics_notes]
     # Means by step of the logged fields that are numbers
-    extras = scan.extras.loc[training.index].select_dtypes(include=[np.number])
-    extras_by_step = rounded_columns(extras.groupby(training["step"].to_numpy()).mean())
+    numbers = extras.select_dtypes(include=[np.number])
+    means = numbers.groupby(training["step"].to_numpy()).mean()
+    extras_by_step = rounded_columns(means)
     tables = Tables(
         **shared,
         steps=steps,

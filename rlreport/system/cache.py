@@ -7,8 +7,10 @@ another user counts as missing. An entry that cannot be written is not stored.
 from __future__ import annotations
 
 import hashlib
+import io
 import math
 import os
+import pickle
 import secrets
 import stat
 import sys
@@ -135,6 +137,16 @@ def unpack(data: bytes) -> tuple[dict[str, Any], list[NDArray[Any]]]:
         arrays.append(flat.reshape(shape))
         array_start += flat.nbytes
     return header["head"], arrays
+
+
+def fingerprint(value: object) -> bytes:
+    """Return a hash of a value, which is pickled: equal for equal values without sets."""
+    pickled = io.BytesIO()
+    pickler = pickle.Pickler(pickled, 5)
+    # Else a value that occurs twice would be written once, but only if it is one object.
+    pickler.fast = True
+    pickler.dump(value)
+    return xxhash.xxh3_128_digest(pickled.getbuffer())
 
 
 def store_at(location: str | Path) -> Store:

@@ -11,22 +11,20 @@ import io
 import json
 import re
 import struct
-import tomllib
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
 import orjson
-import pandas as pd
 
 from rlreport.errors import RowError, UsageError
 from rlreport.text.clean import safe_value
 from rlreport.text.messages import message
 
 if TYPE_CHECKING:
+    import pandas as pd
     from _typeshed import SupportsRead
 
 MAX_JSON = 256_000_000  # bytes of a JSON document, which is parsed at once
@@ -101,6 +99,8 @@ def _check_json(data: bytes) -> None:
     """
     if len(data) <= MAX_DEPTH:  # too short for either
         return
+    import numpy as np  # lazily, as a file of settings is read before NumPy is needed
+
     plain = data
     if b"\\" in data:
         # Remove escaped quotes, so that every second quote ends a string.
@@ -142,6 +142,8 @@ def load_config(path: Path) -> Any:
 
     Errors are OSError or ValueError, and never quote the file, which may contain secrets.
     """
+    import tomllib
+
     data = read_bounded(path, MAX_CONFIG)
     try:
         text = data.decode("utf-8-sig")
@@ -179,6 +181,8 @@ def read_toml(path: Path, what: str) -> dict[str, Any]:
 
 def load_toml(text: str) -> dict[str, Any]:
     """Parse TOML; raise LimitError if it is nested too deeply."""
+    import tomllib
+
     # tomllib needs time quadratic in the number of parts of a dotted key.
     if _DOTTED.search(text):
         raise _too_deep(MAX_CONFIG_DEPTH)
@@ -297,6 +301,8 @@ def load_csv(data: bytes, most_cells: int, **options: Any) -> pd.DataFrame:
 
     ``options`` are those of ``pandas.read_csv``.
     """
+    import pandas as pd
+
     start = io.BytesIO(data[:_MAX_HEADER])
     head = io.TextIOWrapper(start, "utf-8", "replace", newline="")
     try:

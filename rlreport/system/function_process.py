@@ -21,11 +21,12 @@ from threading import Thread
 from typing import IO, Any, NamedTuple, cast
 
 from rlreport.errors import UsageError
-from rlreport.system import function_server
 from rlreport.text.clean import printable, shortened
 from rlreport.text.messages import message
 from rlreport.text.secrets import is_secret
 
+# Run as a script: it would import much into this process
+_SERVER = Path(__file__).with_name("function_server.py")
 # Importing a large package may take far longer than a call
 START_SECONDS = 120.0
 # How long a process may take to end after it has closed its pipe, before it is killed
@@ -130,7 +131,7 @@ class FunctionProcess:
 
     def _start(self) -> Signature:
         # -B: nothing is written beside the user's file
-        command = [sys.executable, "-P", "-B", "-X", "utf8", function_server.__file__]
+        command = [sys.executable, "-P", "-B", "-X", "utf8", str(_SERVER)]
         command += [str(self._function.file.absolute()), self._function.name]
         self._process = _Process(command)
         try:

@@ -27,8 +27,6 @@ from rlreport.errors import MissingExtraError, RlreportError, UsageError
 from rlreport.errors import UnusableInputError as Unusable
 
 SCHEME = "wandb://"
-DEFAULT_LIMIT = 100  # runs of a project that ``index`` copies
-
 _NAME = re.compile(r"(?!\.{1,2}$)[^/\\\x00-\x1f]{1,128}")
 _PAGE = 1_000  # rows of the history per request
 _TIMEOUT = 60  # seconds per request

@@ -1,4 +1,7 @@
-"""Run jobs in parallel with ``Workers.map``, in processes of this machine or of a Ray cluster."""
+"""Run jobs in parallel, in processes of this machine or of a Ray cluster.
+
+``Workers.map`` runs many jobs at once; a ``JobProcess`` runs one after the other, as they come up.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ import os
 import pickle
 import signal
 import sys
+import threading
 import traceback
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
@@ -22,6 +26,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 from rlreport.errors import RlreportError
 from rlreport.signals import ENDING
 from rlreport.system.import_path import safe_import_path
+from rlreport.system.memory import collect_rarely
 from rlreport.text.clean import printable
 from rlreport.text.language import ENGLISH, Language
 from rlreport.text.messages import message
@@ -57,11 +62,15 @@ class WorkerKilledError(RlreportError):
 
 
 class _Work(NamedTuple):
-    """What ``Workers.map`` does: ``function(job, shared)`` for each job."""
+    """What processes do: ``function(job, shared)`` for each job whose key they are sent."""
 
     function: Callable[[Any, Any], Any]
-    jobs: Sequence[Any]
+    jobs: Sequence[Any] | None  # a key is an index of it; None: it is the job itself
     shared: Any
+
+    def do(self, key: Any) -> Any:
+        job = key if self.jobs is None else self.jobs[key]
+        return self.function(job, self.shared)
 
 
 class Workers:
@@ -163,14 +172,19 @@ def can_fork() -> bool:
 
 def _map_in_processes(start: str, work: _Work, count: int, ahead: int) -> Iterator[Any]:
     """Yield the result of each job, done in ``count`` processes; see ``Workers.map``."""
+    assert work.jobs is not None
     with _processes(start, work, count) as connections:
         queue = _JobQueue(connections, len(work.jobs))
         for index in range(len(work.jobs)):
-            outcome = queue.outcome_of(index, ahead=ahead * count)
-            result, error = pickle.loads(outcome)  # one of them is None
-            if error is not None:
-                raise error
-            yield result
+            yield _result_of(queue.outcome_of(index, ahead=ahead * count))
+
+
+def _result_of(outcome: bytes) -> Any:
+    """Return the result of a job, or raise its error; see ``_do_jobs``."""
+    result, error = pickle.loads(outcome)  # one of them is None
+    if error is not None:
+        raise error
+    return result
 
 
 class _JobQueue:
@@ -217,6 +231,71 @@ class _JobQueue:
             self._first_unsent += 1
 
 
+class JobProcess:
+    """A process that does jobs for this one, which goes on meanwhile; see ``job_process``."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._owner = _this_thread()
+        self._sent = 0  # jobs
+        self._received = 0  # their outcomes
+        self._outcomes: dict[int, bytes] = {}  # by job; those that nobody took yet
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether this thread started it: another one, or a process forked since, cannot use it."""
+        return self._owner == _this_thread()
+
+    def send(self, job: Any) -> int:
+        """Let the process do a job after the earlier ones; return its number, for ``result``.
+
+        All earlier results are received first: else both processes could wait to send.
+        """
+        with self._alive():
+            self._receive(self._sent)
+            self._connection.send(job)
+        self._sent += 1
+        return self._sent - 1
+
+    def result(self, number: int) -> Any:
+        """Wait for the result of a job, or raise its error; each can be taken once."""
+        with self._alive():
+            self._receive(number + 1)
+        return _result_of(self._outcomes.pop(number))
+
+    def _receive(self, count: int) -> None:
+        while self._received < count:
+            self._outcomes[self._received] = self._connection.recv_bytes()
+            self._received += 1
+
+    @contextmanager
+    def _alive(self) -> Iterator[None]:
+        """Raise WorkerKilledError if the process has ended: its pipe is closed."""
+        try:
+            yield
+        except (EOFError, ConnectionError):
+            raise WorkerKilledError from None
+
+
+def _this_thread() -> tuple[int, int]:
+    return os.getpid(), threading.get_ident()
+
+
+@contextmanager
+def job_process(function: Callable[[Job, None], Any]) -> Iterator[JobProcess | None]:
+    """Yield a process that does ``function(job, None)`` for jobs, and end it with the context.
+
+    ``function`` is at the top level of a module. None if no process can be forked: starting
+    another one takes longer than what it is for.
+    """
+    if not can_fork() or multiprocessing.current_process().daemon:
+        yield None
+        return
+    work = _Work(function, jobs=None, shared=None)
+    with _processes("fork", work, count=1, finish=False) as (connection,):
+        yield JobProcess(connection)
+
+
 @contextmanager
 def _signals_blocked() -> Iterator[None]:
     """Keep signals blocked in processes started in this context, until ``_prepare_process``."""
@@ -255,11 +334,13 @@ def _safe_start() -> Iterator[None]:
 
 
 @contextmanager
-def _processes(start: str, work: _Work, count: int) -> Iterator[list[Connection]]:
+def _processes(
+    start: str, work: _Work, count: int, *, finish: bool = True
+) -> Iterator[list[Connection]]:
     """Start processes that do ``work``; yield a connection to each, by which jobs are sent.
 
-    ``start`` is ``fork`` or ``spawn``. The processes end with the context; if it raises an error,
-    they are stopped.
+    ``start`` is ``fork`` or ``spawn``. The processes end with the context. If it raises an error,
+    or without ``finish``, they are stopped, whatever they do.
     """
     # Each process has a pipe of its own, so that it can be killed at any moment: if processes
     # shared a pipe and its lock, the lock would stay locked, or half a result stay in the pipe.
@@ -286,22 +367,29 @@ def _processes(start: str, work: _Work, count: int) -> Iterator[list[Connection]
             # Sent only now, so that all processes import this package at once.
             _send_to_all(connections, work)
         yield connections
-        for connection in connections:
-            connection.send(None)  # no more jobs follow
+        if finish:
+            for connection in connections:
+                connection.send(None)  # no more jobs follow
+        else:
+            _stop(processes)
     except BaseException:
-        # Those that write files remove what is incomplete, see ``signals``; others end at once.
-        for process in processes:
-            process.terminate()
-        for process in processes:
-            process.join(_GRACE_SECONDS)
-            if process.is_alive():
-                process.kill()
+        _stop(processes)
         raise
     finally:
         for process in processes:
             process.join()
         for connection in connections:
             connection.close()
+
+
+def _stop(processes: Sequence[Any]) -> None:
+    """End processes: those that write files remove what is incomplete, see ``signals``."""
+    for process in processes:
+        process.terminate()
+    for process in processes:
+        process.join(_GRACE_SECONDS)
+        if process.is_alive():
+            process.kill()
 
 
 def _send_to_all(connections: Sequence[Connection], work: _Work) -> None:
@@ -315,16 +403,16 @@ def _send_to_all(connections: Sequence[Connection], work: _Work) -> None:
 
 
 def _do_jobs(parent_pid: int, connection: Connection, work: _Work | None) -> None:
-    """Do the jobs whose indices arrive, until None does; ``work`` arrives first if not given.
+    """Do the jobs whose keys arrive, until None does; ``work`` arrives first if not given.
 
     This is all that a process does which was started for jobs. The outcome of a job is a pickle of
     (result, None) or (None, error).
     """
     _prepare_process(parent_pid)
-    function, jobs, shared = work or pickle.loads(connection.recv_bytes())
-    while (index := connection.recv()) is not None:
+    work = work or _Work(*pickle.loads(connection.recv_bytes()))
+    while (key := connection.recv()) is not None:
         try:
-            result = function(jobs[index], shared)
+            result = work.do(key)
             outcome = pickle.dumps((result, None), pickle.HIGHEST_PROTOCOL)
         except Exception as error:
             if not isinstance(error, RlreportError):
@@ -356,21 +444,6 @@ def _prepare_process(parent_pid: int) -> None:
     # Without these streams, the descriptors 1 and 2 may be of other files.
     if sys.__stdout__ and sys.__stderr__:
         os.dup2(2, 1)  # standard output is for the results of the command
-
-
-def release_memory() -> None:
-    """Make glibc return freed memory to the operating system; no effect elsewhere."""
-    with suppress(OSError, TypeError, AttributeError):  # not glibc
-        ctypes.CDLL(None).malloc_trim(0)
-
-
-def collect_rarely() -> None:
-    """Make Python's garbage collector run less often in this process.
-
-    Call it only in processes that rlreport owns. Rows and table cells are many objects without
-    reference cycles; searching them for cycles took a sixth of the time to render a page.
-    """
-    gc.set_threshold(200_000, 50, 1000)
 
 
 class Progress:

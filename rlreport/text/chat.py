@@ -131,10 +131,12 @@ def turns(prompt: str) -> Turns:
     if "[INST]" in prompt:
         return _drop_blank_turns(_llama2(prompt))
     for opening in _WRITTEN_ROLES:
-        before, parts = _split(prompt, opening)
+        if not opening.match(prompt):  # the prompt begins with other text
+            continue
+        _, parts = _split(prompt, opening)
         roles = {role_name(role) for role, _ in parts}
         # "User: ..." may be prose, so both roles are required.
-        if not before and {"user", "assistant"} <= roles:
+        if {"user", "assistant"} <= roles:
             return _drop_blank_turns(parts)
     return []
 

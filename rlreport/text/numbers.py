@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Literal
 
@@ -97,10 +98,20 @@ def _significant(value: float) -> str:
         return "∞" if value > 0 else f"{MINUS}∞"
     if not _LEAST_PLAIN <= size < _MOST_PLAIN:
         return _scientific(value)
-    # The exponent after rounding: 9.996 becomes 10.0, with one decimal instead of two.
-    exponent = int(f"{size:.{_DIGITS - 1}e}".split("e")[1])
-    decimals = max(0, _DIGITS - 1 - exponent)  # 0 if the integer part has all digits
+    # None from 100 on, one more below 100, below 10 and so on
+    decimals = len(_WITH_FEWER_DECIMALS) - bisect_right(_WITH_FEWER_DECIMALS, size)
     return fixed(value, decimals)
+
+
+def _least_rounded_to(power: int) -> float:
+    """Return the least number that _DIGITS digits round to 10^power: 9.995, as 10.0 is shown."""
+    nearest = float(f"9.995e{power - 1}")  # may be below the half
+    is_above = f"{nearest:.{_DIGITS - 1}e}".startswith("1")
+    return nearest if is_above else math.nextafter(nearest, math.inf)
+
+
+# Numbers from which on one decimal fewer is shown, ascending: about 0.001, 0.01, … 100
+_WITH_FEWER_DECIMALS = [_least_rounded_to(power) for power in range(-3, _DIGITS)]
 
 
 def _percentage(percentage: float) -> str:

@@ -98,28 +98,42 @@ def readable_tokens(raw: Sequence[str], style: Style) -> list[str]:
     A character that is split over tokens is in the text of the last of them; the others get ``""``.
     Bytes that do not form a character become U+FFFD.
     """
-    # None for a token with only a part of a character, which few responses have
-    texts = [text for text in map(_WHOLE_TEXTS[style], raw) if text is not None]
-    return texts if len(texts) == len(raw) else _with_split_characters(raw, style)
+    whole = [text for text in map(_WHOLE_TEXTS[style], raw) if text is not None]
+    if len(whole) == len(raw):  # as in most responses
+        return whole
+    texts: list[str] = []
+    parts: list[str] = []  # consecutive tokens whose texts are not in ``texts`` yet
+    for token in raw:
+        text = whole_text(token, style)
+        if text is None:
+            parts.append(token)
+            continue
+        texts += texts_of_parts(parts, style)
+        parts = []
+        texts.append(text)
+    return texts + texts_of_parts(parts, style)
 
 
-def _with_split_characters(raw: Sequence[str], style: Style) -> list[str]:
-    """Return the texts as ``readable_tokens`` does, if some tokens have only a part of a character.
+def whole_text(token: str, style: Style) -> str | None:
+    """Return a token's text, None if it depends on the tokens beside it.
 
-    The decoder keeps the bytes of an incomplete character until the next token completes it.
+    It does for a part of a character, and for the empty token, which may be between two parts.
+    """
+    return _WHOLE_TEXTS[style](token)
+
+
+def texts_of_parts(raw: Sequence[str], style: Style) -> list[str]:
+    """Return the texts of consecutive tokens whose ``whole_text`` is None.
+
+    The tokens before and after them are whole, or there are none: no character reaches beyond.
     """
     texts: list[str] = []
+    # The decoder keeps the bytes of an incomplete character until the next token completes it.
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     pending = b""  # the bytes that the decoder keeps
     for token in raw:
         encoded = token_bytes(token, style)
-        if encoded is None:
-            # A special token interrupts the character, which stays incomplete: a U+FFFD.
-            if pending:
-                texts[-1] += decoder.decode(b"", final=True)
-                pending = b""
-            texts.append(safe_text(token))
-            continue
+        assert encoded is not None  # a special token is whole
         text = decoder.decode(encoded)
         # The model may write a U+FFFD itself, split over several tokens.
         is_generated = (pending + encoded).startswith(_UFFFD)
@@ -130,7 +144,7 @@ def _with_split_characters(raw: Sequence[str], style: Style) -> list[str]:
             text = text[1:]
         pending, _ = decoder.getstate()
         texts.append(text.replace("\0", REPLACEMENT))
-    if pending:  # the response ends within a character
+    if pending:  # the character stays incomplete
         texts[-1] += decoder.decode(b"", final=True)
     return texts
 
@@ -189,14 +203,15 @@ def _holds_utf8(token: str) -> bool:
 
 
 def _whole_text(token: str, style: Style) -> str | None:
-    """Return a token's text, None if its bytes are only a part of a character."""
     encoded = token_bytes(token, style)
+    if encoded == b"":
+        return None
     with suppress(UnicodeDecodeError):
         return safe_text(token if encoded is None else encoded.decode())
     return None
 
 
-# Style -> ``_whole_text`` of that style, which caches results: a run repeats the same tokens
+# Style -> ``whole_text`` of that style, which caches results: a run repeats the same tokens
 _WHOLE_TEXTS = {
     style: lru_cache(1 << 18)(partial(_whole_text, style=style)) for style in Style
 }
@@ -227,7 +242,10 @@ _UNITS = (
     "|[\U0001f1e6-\U0001f1ff]{2}"
     f"|[^\\w\\s]{_EMOJI_TAIL}*(?:\u200d[^\\w\\s]{_EMOJI_TAIL}*)*"
 )
-_SPACED_UNIT = re.compile(f"\\s?(?:{_UNITS})")
+# Most units are words or signs of ASCII, which are found faster. An apostrophe or a character
+# beyond ASCII after them may belong to them.
+_ASCII_UNIT = r"(?:[0-9A-Za-z_]++|[!-/:-@\[-^`{-~])(?!['\x80-\U0010ffff])"
+_SPACED_UNIT = re.compile(f"\\s?(?:{_ASCII_UNIT}|{_UNITS})")
 
 
 def units(text: str) -> list[str]:

@@ -19,7 +19,7 @@ from typing import Any
 from rlreport.ended import ENDED, FINISHED, KILLED, Ended
 from rlreport.errors import RlreportError, UnusableInputError, stop
 from rlreport.signals import ENDING, Terminated
-from rlreport.system.workers import collect_rarely
+from rlreport.system.memory import collect_rarely
 from rlreport.text.secrets import is_secret
 from rlreport.training.messages import Answer, Request
 

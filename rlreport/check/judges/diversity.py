@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import chain
+from itertools import chain, pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -19,8 +19,8 @@ from rlreport.check.limits import LMFLOW, Limit, LimitKind, Limits, Tested
 from rlreport.check.means import mean
 from rlreport.check.run import Run, once_per_run
 from rlreport.check.settings import SettingKind, also, enabled, higher, lower
-from rlreport.check.windows import Trend
-from rlreport.figures.ragged import Floats, Ints
+from rlreport.check.windows import Trend, Window
+from rlreport.figures.ragged import Floats, Ints, offsets_of
 from rlreport.tables import TextSample
 from rlreport.text.messages import translatable
 
@@ -113,7 +113,7 @@ def diversity_collapse(check: Check, run: Run) -> Result:
                 "distinct_start": distinct.first,
                 "bigrams": distinct.bigrams,
             }
-            judged_by_step = distinct.series
+            judged_by_step = _distinct_by_step(run)
     has_twins = False
     if twins.rose:
         identical = run.limits.test(limits.identical, ">", twins.last)
@@ -177,7 +177,6 @@ class DistinctFall(NamedTuple):
     last: float
     bigrams: int  # number of bigrams from which each of the two is computed
     z: float  # positive for a fall
-    series: Floats  # distinct-2 of each step, float64 (S,), NaN for steps with too few bigrams
 
     @property
     def share(self) -> float:
@@ -195,45 +194,64 @@ def distinct_fall(run: Run) -> DistinctFall | None:
     """
     if run.first is None or run.tables.ngrams is None:
         return None
-    steps = _bigrams_by_step(run, run.tables.ngrams)
     # Lists of the steps of a window, each a list of the responses' bigrams
-    first = steps[: len(run.first.steps)]
-    last = steps[-len(run.last.steps) :]
+    first = _bigrams_by_step(run, run.tables.ngrams, run.first)
+    last = _bigrams_by_step(run, run.tables.ngrams, run.last)
     # The same without the steps
     in_first = list(chain.from_iterable(first))
     in_last = list(chain.from_iterable(last))
     size = min(MAX_BIGRAMS, _count(in_first), _count(in_last))
     if size < run.limits[_DiversityCollapse].least_bigrams:
         return None
-    # The series for the onset may use more bigrams than the z, and is NaN at steps with fewer.
-    median_size = int(np.median([_count(step) for step in steps]))
-    step_size = max(median_size // 2, MIN_STEP_BIGRAMS)
     return DistinctFall(
         first=_distinct_2(in_first, size),
         last=_distinct_2(in_last, size),
         bigrams=size,
         z=_z_of_distinct(first, last),
-        series=np.array([_distinct_2(step, step_size) for step in steps]),
     )
 
 
-def _bigrams_by_step(run: Run, sample: TextSample) -> list[list[Ints]]:
+def _distinct_by_step(run: Run) -> Floats:
+    """Return distinct-2 of each step, float64 (S,), NaN for steps with too few bigrams.
+
+    It dates the fall, and may use more bigrams than the z.
+    """
+    assert run.tables.ngrams is not None
+    whole_run = run.window(0, len(run.steps))
+    steps = _bigrams_by_step(run, run.tables.ngrams, whole_run)
+    median_size = int(np.median([_count(step) for step in steps]))
+    size = max(median_size // 2, MIN_STEP_BIGRAMS)
+    return np.array([_distinct_2(step, size) for step in steps])
+
+
+def _bigrams_by_step(run: Run, sample: TextSample, window: Window) -> list[list[Ints]]:
     """Return for each step the bigrams (pairs of successive words) of each answer, as numbers.
 
     An answer that a prompt gets several times in a step comes once.
     """
     rows = np.asarray(sample.rows)
-    units = np.asarray(sample.units, np.int64)
+    start, stop = np.searchsorted(rows, (window.rows.start, window.rows.stop)).tolist()
+    rows = rows[start:stop]
+    offsets = sample.offsets[start : stop + 1]
+    units = sample.units[offsets[0] : offsets[-1]].astype(np.int64)
     # A pair of words is numbered like a number of two digits.
     pairs = units[:-1] * len(sample.vocabulary) + units[1:]
     answers = run.responses[["step", "prompt_id", "response_hash"]].iloc[rows]
-    steps: list[list[Ints]] = [[] for _ in run.steps]
-    for index in np.flatnonzero(~answers.duplicated().to_numpy()).tolist():
-        start = sample.offsets[index]
-        stop = sample.offsets[index + 1]
-        # The last word begins no pair; an empty response has none.
-        bigrams = pairs[start : max(stop - 1, start)]
-        steps[run.step_index[rows[index]]].append(bigrams)
+    is_first = ~answers.duplicated().to_numpy()
+    # The last word begins no pair; an empty response has none.
+    starts = offsets[:-1] - offsets[0]
+    stops = np.maximum(offsets[1:] - 1 - offsets[0], starts)
+    first_step = np.searchsorted(run.steps, window.steps[0])
+    step_of_window = run.step_index[rows] - first_step
+    steps: list[list[Ints]] = [[] for _ in window.steps]
+    of_answers = zip(
+        step_of_window[is_first].tolist(),
+        starts[is_first].tolist(),
+        stops[is_first].tolist(),
+        strict=True,
+    )
+    for step, start, stop in of_answers:
+        steps[step].append(pairs[start:stop])
     return steps
 
 
@@ -271,12 +289,15 @@ def _distinct_2(responses: list[Ints], size: int) -> float:
         return np.nan
     # Numbered once from 0, so that draws are counted without being sorted.
     numbers, _ = pd.factorize(np.concatenate(responses))
-    ends = np.cumsum([len(response) for response in responses])
-    parts = np.split(numbers, ends[:-1])
+    lengths = np.array(list(map(len, responses)))
+    bounds = offsets_of(lengths).tolist()
+    parts = [numbers[start:stop] for start, stop in pairwise(bounds)]
     distinct = 0
     for draw in range(DRAWS):
         order = np.random.default_rng(draw).permutation(len(parts))
-        sample = np.concatenate([parts[index] for index in order])[:size]
+        # The responses that have ``size`` bigrams together
+        count = int(np.searchsorted(np.cumsum(lengths[order]), size)) + 1
+        sample = np.concatenate([parts[index] for index in order[:count]])[:size]
         distinct += int(np.count_nonzero(np.bincount(sample)))
     return distinct / (DRAWS * size)
 
@@ -329,10 +350,9 @@ class _TemplateCollapse(Limits):
 )
 def template_collapse(check: Check, run: Run) -> Result:
     """Find that responses can no longer be matched to their prompts, at a normal entropy."""
-    matches = np.full(len(run.responses), np.nan)
-    by_step = _match_rates(run, run.limits[_TemplateCollapse].prompts, matches)
-    at_first = by_step[: len(run.last.steps)]
-    at_last = run.last_values(by_step)
+    size = len(run.last.steps)
+    at_first = _match_rates(run, run.window(0, size)).by_step
+    at_last = _match_rates(run, run.last).by_step
     known_steps = [np.isfinite(rates).sum() for rates in (at_first, at_last)]
     if min(known_steps) < 2:
         return check.not_run(check.needs_also)
@@ -352,34 +372,44 @@ def template_collapse(check: Check, run: Run) -> Result:
         return nothing
     # Less often than by chance is as good as by chance.
     facts = {"start": first, "end": max(0.0, last)}
+    whole_run = _match_rates(run, run.window(0, len(run.steps)))
     return check.found(
         run,
         Severity.WARNING,
         [matched, unmatched],
         facts,
         # The longest ones say most.
-        Ranking(run.column(run.length), 1 - matches, in_last_window=True),
-        onset=run.onset(by_step),
+        Ranking(run.column(run.length), 1 - whole_run.matches, in_last_window=True),
+        onset=run.onset(whole_run.by_step),
     )
 
 
-def _match_rates(run: Run, least: int, matches: Floats) -> Floats:
-    """Return by step how often texts match their prompt: 1 always, 0 by chance, NaN if unknown.
+class _MatchRates(NamedTuple):
+    """How often texts of some steps match their prompt."""
+
+    by_step: Floats  # of these steps: 1 always, 0 by chance, NaN if unknown
+    # float64 (rows,), 1 for texts that do, 0 for those that do not, NaN if not compared
+    matches: Floats
+
+
+def _match_rates(run: Run, window: Window) -> _MatchRates:
+    """Return how often texts of a window match their prompt.
 
     A text matches if it is more like the other texts of its prompt than like those of any other.
-    Steps with fewer than ``least`` prompts that have two sampled responses or more are unknown.
-    ``matches``, float64 (rows,), is set to 1 or 0 for the texts that were compared.
+    Steps with fewer prompts than the limit that have two sampled responses or more are unknown.
     """
     sample = run.tables.ngrams
-    rates = np.full(len(run.steps), np.nan)
+    rates = np.full(len(window.steps), np.nan)
+    matches = np.full(len(run.responses), np.nan)
     if sample is None:
-        return rates
+        return _MatchRates(rates, matches)
+    least = run.limits[_TemplateCollapse].prompts
     rows = np.asarray(sample.rows)
     offsets = np.asarray(sample.offsets)
-    step_index = run.step_index[rows]
+    step_of_texts = run.steps[run.step_index[rows]]
     prompts = run.responses["prompt_id"].to_numpy(np.int64)[rows]
-    for step in np.unique(step_index).tolist():
-        texts_here = np.flatnonzero(step_index == step)
+    for place, step in enumerate(window.steps):
+        texts_here = np.flatnonzero(step_of_texts == step)
         _, prompt, responses_of = np.unique(
             prompts[texts_here], return_inverse=True, return_counts=True
         )
@@ -396,8 +426,8 @@ def _match_rates(run: Run, least: int, matches: Floats) -> Floats:
         chance = 1 / len(recurring)
         does_match = _which_match(texts, prompt)
         matches[rows[texts_here[is_recurring]]] = does_match
-        rates[step] = (float(does_match.mean()) - chance) / (1 - chance)
-    return rates
+        rates[place] = (float(does_match.mean()) - chance) / (1 - chance)
+    return _MatchRates(rates, matches)
 
 
 def _which_match(texts: list[NDArray[np.int32]], prompt: Ints) -> NDArray[np.bool_]:
@@ -411,12 +441,18 @@ def _which_match(texts: list[NDArray[np.int32]], prompt: Ints) -> NDArray[np.boo
         prompt: the index of each text's prompt, from 0; each prompt has two texts or more.
     """
     # Whether a text contains a word or a pair; both are hashed to a column by their numbers.
-    vectors = np.zeros((len(texts), _BUCKETS))
-    for row, units in enumerate(texts):
+    buckets = []
+    for units in texts:
         wide = units.astype(np.int64)  # products of int32 would overflow
         pairs = (wide[:-1] * 31_337 + wide[1:] + 1) % _BUCKETS
-        vectors[row, np.concatenate([wide % _BUCKETS, pairs])] = 1
-    vectors = vectors[:, vectors.any(axis=0)]
+        buckets.append(np.concatenate([wide % _BUCKETS, pairs]))
+    # Only buckets that some text has are columns.
+    is_used = np.zeros(_BUCKETS, bool)
+    is_used[np.concatenate(buckets)] = True
+    column_of = np.cumsum(is_used) - 1
+    vectors = np.zeros((len(texts), int(is_used.sum())))
+    for row, of_text in enumerate(buckets):
+        vectors[row, column_of[of_text]] = 1
     # Weight by inverse frequency: n-grams that most texts contain carry no information.
     vectors *= np.log(len(texts) / vectors.sum(axis=0))
     vectors = _normalize(vectors)
@@ -436,8 +472,8 @@ def _normalize(vectors: Floats) -> Floats:
     similarities, which are compared with each other, do not depend on the order of additions.
     """
     lengths = np.sqrt((vectors * vectors).sum(axis=1, keepdims=True))
-    units = np.rint(np.ldexp(vectors / np.maximum(lengths, 1e-9), 24))
-    return np.asarray(np.ldexp(units, -24))
+    units = np.rint(vectors / np.maximum(lengths, 1e-9) * 2.0**24)
+    return np.asarray(units * 2.0**-24)
 
 
 class _LanguageDrift(Limits):

@@ -19,7 +19,8 @@ from rlreport.pages.listed import extra_columns
 from rlreport.pages.page_data import MetricData, SideData, SidesData
 from rlreport.pages.plan import FINEST_DIGITS
 from rlreport.pages.table import ColumnView, number_column
-from rlreport.pages.token_data import figures_present, pack_tokens
+from rlreport.pages.token_data import pack_tokens
+from rlreport.read.token_columns import TokenColumns, figures_with_values
 from rlreport.text.labels import final_answer
 from rlreport.text.language import Language
 from rlreport.text.messages import message
@@ -136,8 +137,9 @@ def packed_pair(pair: TokenPair, language: Language) -> str:
         for n, rollout in enumerate((pair.base, pair.new))
         if rollout is not None
     ]
-    present = figures_present(rollouts)
-    nan = [f.label for f in TOKEN_FIGURES if present.get(f.name) is False]
+    tokens = TokenColumns.of(rollouts)
+    has_values = tokens.has_values
+    nan = [f.label for f in TOKEN_FIGURES if has_values.get(f.name) is False]
     metrics: list[MetricData] = [
         {
             "key": figure.name,
@@ -147,9 +149,9 @@ def packed_pair(pair: TokenPair, language: Language) -> str:
             "help": figure.help,
         }
         for figure in TOKEN_FIGURES
-        if present.get(figure.name)
+        if has_values.get(figure.name)
     ]
-    return pack_tokens(rollouts, FINEST_DIGITS, language.of(metrics), language.of(nan))
+    return pack_tokens(tokens, FINEST_DIGITS, language.of(metrics), language.of(nan))
 
 
 def terms_of_tokens(pairs: Sequence[TokenPair]) -> set[str]:
@@ -157,6 +159,6 @@ def terms_of_tokens(pairs: Sequence[TokenPair]) -> set[str]:
     terms = set()
     for pair in pairs:
         rollouts = [rollout for rollout in pair if rollout is not None]
-        present = figures_present(rollouts)
-        terms |= {f.term for f in TOKEN_FIGURES if present.get(f.name)}
+        has_values = figures_with_values(rollouts)
+        terms |= {f.term for f in TOKEN_FIGURES if has_values.get(f.name)}
     return terms
