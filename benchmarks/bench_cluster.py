@@ -127,13 +127,14 @@ def _sizes_below(folder: Path) -> int:
 
 def _sizes_of_deleted(descriptors: Path, folder: Path) -> int:
     """Return the bytes of unnamed files that a process has open in a folder."""
-    total = 0
+    sizes: dict[int, int] = {}  # by inode, as a mapped file is open twice
     for descriptor in descriptors.iterdir():
         with suppress(OSError):
             target = str(descriptor.readlink())
             if target.startswith(str(folder)) and target.endswith("(deleted)"):
-                total += descriptor.stat().st_size
-    return total
+                status = descriptor.stat()
+                sizes[status.st_ino] = status.st_size
+    return sum(sizes.values())
 
 
 def _print_growth(how: str, builds: dict[int, Driver]) -> None:
