@@ -348,6 +348,7 @@ class _Words:
         prompts = run.tables.prompts
         texts = prompts["prompt"].astype(str)
         self._texts = dict(zip(prompts["prompt_id"].tolist(), texts, strict=True))
+        self._of_prompts: dict[int, set[str]] = {}
 
     @classmethod
     def of(cls, run: Run) -> _Words | None:
@@ -363,7 +364,10 @@ class _Words:
         return _topics([vocabulary[i] for i in self.sample.units[start:stop]])
 
     def of_prompt(self, prompt: int) -> set[str]:
-        return _topics(units(self._texts.get(prompt, "")))
+        """Return the words of a prompt, which may recur at many steps."""
+        if prompt not in self._of_prompts:
+            self._of_prompts[prompt] = _topics(units(self._texts.get(prompt, "")))
+        return self._of_prompts[prompt]
 
 
 def _topics(words: Sequence[str]) -> set[str]:
@@ -422,6 +426,7 @@ class _PromptsOfStep:
         # A prompt can be told from the others by words that only it has.
         self._is_judged = np.array(own_words) >= LEAST_OWN_WORDS
         self._prompt_count = int(self._is_judged.sum())
+        self._total_weights = [self._weight_of(topics) for topics in self._topics]
 
     def fits(self, similar: float) -> list[_Fit]:
         """Return how the responses fit these prompts; none if too few prompts can be told."""
@@ -443,12 +448,11 @@ class _PromptsOfStep:
 
     def _similarities(self, response: set[str]) -> Floats:
         """Return which part of each prompt's words a response takes up, by weight, (prompts,)."""
-        similarities = [self._similarity(topics, response) for topics in self._topics]
+        similarities = []
+        for topics, total in zip(self._topics, self._total_weights, strict=True):
+            common = self._weight_of(topics & response)
+            similarities.append(common / total if total else 0.0)
         return np.where(self._is_judged, similarities, 0.0)
-
-    def _similarity(self, topics: set[str], response: set[str]) -> float:
-        total = self._weight_of(topics)
-        return self._weight_of(topics & response) / total if total else 0.0
 
     def _weight_of(self, topics: set[str]) -> float:
         # In the order of the alphabet, so that the sum is the same on any machine
