@@ -413,9 +413,7 @@ class Rollouts(RolloutPart):
         """Return responses, the first ``with_tokens`` (None: all) with tokens."""
         indices = self.indices(rows)
         turns_of = cache(turns)  # the responses of a group have the same prompt
-        rollouts = [
-            self._without_tokens(index, turns_of) for index in indices.tolist()
-        ]
+        rollouts = [self._without_tokens(index, turns_of) for index in indices.tolist()]
         with_values = indices[:with_tokens]
         # All at once, which is faster; each response gets its part below.
         figures = self.figures_of(with_values)
