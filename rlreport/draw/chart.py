@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Literal, NamedTuple
@@ -394,7 +394,7 @@ def fill(
         size: a key of ``theme.WIDTH`` and ``theme.HEIGHT``.
         right: padding right of the plot, in pixels.
     """
-    forms = _designs()[design]
+    forms = _forms(design)
     x, y = axes
     values = dict(placeholders or {})
     values |= x.placeholders("x", usual_count=6)
@@ -405,11 +405,11 @@ def fill(
         "height": plot_height(size),
         "padding": {**PADDING, "right": right},
     }
-    spec: Spec = _fill_placeholders(forms["spec"], values) | measures
+    spec = forms["spec"].filled(values) | measures
     _put_rows_into_layers(spec, data)
     if "vega" not in forms:
         return spec, {}
-    vega: Spec = _fill_placeholders(forms["vega"], values) | measures
+    vega = forms["vega"].filled(values) | measures
     for source in vega["data"]:
         # Sources that name another source get their rows from it.
         if "source" not in source:
@@ -443,27 +443,54 @@ def layer_named(spec: Spec, name: str) -> Spec:
     return layer
 
 
-def _fill_placeholders(node: Any, values: Mapping[str, Any], key: str = "") -> Any:
-    """Return a copy of a design's node with ``values``; ``key``: the node's key in its dict."""
+class _Form(NamedTuple):
+    """A form of a design, with the places at which copies of it differ."""
+
+    packed: bytes  # JSON, of which copies are made faster than of the objects
+    # (key of a dict or index of a list on each level, the text there) of each placeholder and title
+    places: list[tuple[Sequence[Any], str]]
+
+    def filled(self, values: Mapping[str, Any]) -> Spec:
+        """Return a copy with ``values`` for placeholders; one with the value None is left out."""
+        spec: Spec = orjson.loads(self.packed)
+        for (*parents, key), text in self.places:
+            node: Any = spec
+            for parent in parents:
+                node = node[parent]
+            is_alone = isinstance(node[key], list)
+            if text not in values:
+                # Titles are translated; the catalogue has those of designs.
+                if key == "title" and not is_alone:
+                    node[key] = message(text)
+            elif values[text] is None and isinstance(node, dict) and not is_alone:
+                del node[key]
+            else:
+                node[key] = values[text]
+        return spec
+
+
+def _places(node: Any, *path: Any) -> Iterator[tuple[Sequence[Any], str]]:
+    """Yield the path and the text of each placeholder, such as "$x.low", and of each title."""
     if isinstance(node, dict):
-        filled = {}
-        for name, inner in node.items():
-            # A placeholder with the value None leaves its key out.
-            is_unset = isinstance(inner, str) and values.get(inner, inner) is None
-            if not is_unset:
-                filled[name] = _fill_placeholders(inner, values, name)
-        return filled
-    if isinstance(node, list):
+        for key, inner in node.items():
+            yield from _places(inner, *path, key)
+    elif isinstance(node, list):
         # Domains and ranges are lists of one placeholder, whose value is the whole list.
-        if len(node) == 1 and isinstance(node[0], str) and node[0] in values:
-            return values[node[0]]
-        return [_fill_placeholders(inner, values) for inner in node]
-    if isinstance(node, str):
-        if node in values:
-            return values[node]
-        # Titles are translated; the catalogue has those of designs.
-        return message(node) if key == "title" else node
-    return node
+        if len(node) == 1 and isinstance(node[0], str) and node[0].startswith("$"):
+            yield path, node[0]
+            return
+        for index, inner in enumerate(node):
+            yield from _places(inner, *path, index)
+    elif isinstance(node, str) and (node.startswith("$") or path[-1] == "title"):
+        yield path, node
+
+
+@cache
+def _forms(design: str) -> dict[str, _Form]:
+    return {
+        name: _Form(orjson.dumps(form), list(_places(form)))
+        for name, form in _designs()[design].items()
+    }
 
 
 @cache

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from html import escape
+from typing import TypeVar
 
 import numpy as np
 
@@ -22,6 +23,7 @@ from rlreport.text.language import Language
 
 Axes = tuple[Axis, Axis]  # x and y
 Pair = tuple[Floats, Floats]
+Numbers = TypeVar("Numbers", float, Floats)
 RIGHT = 12  # padding right of the plot of a step chart, in pixels
 PLOT_WIDTH = WIDTH["step"] - PADDING["left"] - RIGHT
 PLOT_HEIGHT = HEIGHT["step"] - PADDING["top"] - PADDING["bottom"]
@@ -125,20 +127,20 @@ def legend(entries: Sequence[tuple[float, str, str]], language: Language) -> str
     return f'<g text-anchor="end">{"".join(texts)}</g>'
 
 
-def _x_pixels(values: Floats | float, axes: Axes) -> Floats:
+def _x_pixels(values: Numbers, axes: Axes) -> Numbers:
     return _fraction(values, axes[0]) * PLOT_WIDTH
 
 
-def _y_pixels(values: Floats | float, axes: Axes) -> Floats:
+def _y_pixels(values: Numbers, axes: Axes) -> Numbers:
     """Return pixels from the top of the plot: its lower edge is at PLOT_HEIGHT."""
-    return np.asarray(PLOT_HEIGHT - _fraction(values, axes[1]) * PLOT_HEIGHT)
+    return PLOT_HEIGHT - _fraction(values, axes[1]) * PLOT_HEIGHT
 
 
-def _fraction(values: Floats | float, axis: Axis) -> Floats:
-    return np.asarray((values - axis.low) / (axis.high - axis.low))
+def _fraction(values: Numbers, axis: Axis) -> Numbers:
+    return (values - axis.low) / (axis.high - axis.low)
 
 
-def number(value: Floats | float) -> str:
+def number(value: float) -> str:
     text = f"{value:.1f}".removesuffix(".0")
     return "0" if text == "-0" else text
 

@@ -177,9 +177,14 @@ def _numbered(
 
 def _runs(chosen: NDArray[np.bool_], offsets: Ints) -> Iterator[tuple[int, int]]:
     """Yield [start, stop) of each run of true values, none of which reaches beyond its row."""
-    for first, last in pairwise(offsets.tolist()):
-        for start, stop in spans(chosen[first:last]).tolist():
-            yield first + start, first + stop
+    runs = spans(chosen)
+    first = np.searchsorted(offsets, runs[:, 0], "right").tolist()
+    last = np.searchsorted(offsets, runs[:, 1], "left").tolist()
+    for (start, stop), inner in zip(
+        runs.tolist(), map(slice, first, last), strict=True
+    ):
+        # Rows that begin within it cut it.
+        yield from pairwise([start, *offsets[inner].tolist(), stop])
 
 
 def _prompts(

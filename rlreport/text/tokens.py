@@ -127,16 +127,19 @@ def texts_of_parts(raw: Sequence[str], style: Style) -> list[str]:
 
     The tokens before and after them are whole, or there are none: no character reaches beyond.
     """
+    encoded = [_bytes_of_part(token, style) for token in raw]
+    joined = b"".join(encoded)
+    with suppress(UnicodeDecodeError):
+        joined.decode()
+        return _texts_of_characters(joined, map(len, encoded))
     texts: list[str] = []
     # The decoder keeps the bytes of an incomplete character until the next token completes it.
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     pending = b""  # the bytes that the decoder keeps
-    for token in raw:
-        encoded = token_bytes(token, style)
-        assert encoded is not None  # a special token is whole
-        text = decoder.decode(encoded)
+    for part in encoded:
+        text = decoder.decode(part)
         # The model may write a U+FFFD itself, split over several tokens.
-        is_generated = (pending + encoded).startswith(_UFFFD)
+        is_generated = (pending + part).startswith(_UFFFD)
         if pending and text.startswith(REPLACEMENT) and not is_generated:
             # The token does not complete the character. The character began in the previous token,
             # whose text gets the U+FFFD that stands for it.
@@ -147,6 +150,27 @@ def texts_of_parts(raw: Sequence[str], style: Style) -> list[str]:
     if pending:  # the character stays incomplete
         texts[-1] += decoder.decode(b"", final=True)
     return texts
+
+
+def _texts_of_characters(encoded: bytes, sizes: Iterable[int]) -> list[str]:
+    """Return the texts of tokens of ``sizes`` bytes, which together are whole characters."""
+    texts = []
+    start = 0  # of the first character that is not in ``texts``
+    stop = 0
+    for size in sizes:
+        stop += size
+        # The last character is left out if the token does not complete it.
+        text = encoded[start:stop].decode("utf-8", "ignore")
+        start += len(text.encode())
+        texts.append(text.replace("\0", REPLACEMENT))
+    return texts
+
+
+@lru_cache(1 << 16)
+def _bytes_of_part(raw: str, style: Style) -> bytes:
+    encoded = token_bytes(raw, style)
+    assert encoded is not None  # a special token is no part of a character
+    return encoded
 
 
 def token_text(raw: str, style: Style) -> str:
