@@ -14,7 +14,7 @@ the intervals over runs and over prompts is used.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import ceil, comb, hypot, sqrt
@@ -57,6 +57,7 @@ RESAMPLES = 2000
 _PATH_RESAMPLES = 400  # of rewards at equal KL, whose interpolation is slow
 _GRID_POINTS = 21  # Number of values of √KL at which rewards are compared
 _GROUPS = 512  # more prompts are resampled in this many groups
+_BLOCK = 1_024  # steps that are resampled at a time
 _TINY = 1e-12  # smaller differences and errors are rounding
 _TAIL = (1 - LEVEL) / 2
 
@@ -391,22 +392,38 @@ def difference_band(
     pairs = np.union1d(base["pair"].to_numpy(), new["pair"].to_numpy())
     if paired:
         differences = _differences_by_prompt(base, new)
-        curve = _resampled_curve(differences, pairs, steps, seed)
         prompt_counts = _prompts_by_step(differences, steps)
+
+        def mean(steps: Ints, resamples: int) -> _ResampledCurve:
+            return _resampled_curve(
+                differences, pairs, steps, seed=seed, resamples=resamples
+            )
+
     else:
-        base_curve = _resampled_curve(base, pairs, steps, seed)
-        # Another seed, as the prompts of the two sides are drawn independently
-        new_curve = _resampled_curve(new, pairs, steps, seed + 1)
-        curve = _ResampledCurve(
-            observed=new_curve.observed - base_curve.observed,
-            resampled=new_curve.resampled - base_curve.resampled,
-        )
         # The band needs enough prompts on both sides; NaN (none) is the minimum of any two.
         prompt_counts = np.minimum(
             _prompts_by_step(base, steps), _prompts_by_step(new, steps)
         )
-    width = _band_width(curve, prompt_counts)
-    observed = np.where(np.abs(curve.observed) <= _TINY, 0.0, curve.observed)
+
+        def mean(steps: Ints, resamples: int) -> _ResampledCurve:
+            base_curve = _resampled_curve(
+                base, pairs, steps, seed=seed, resamples=resamples
+            )
+            # Another seed, as the prompts of the two sides are drawn independently
+            new_curve = _resampled_curve(
+                new, pairs, steps, seed=seed + 1, resamples=resamples
+            )
+            return _ResampledCurve(
+                observed=new_curve.observed - base_curve.observed,
+                resampled=new_curve.resampled - base_curve.resampled,
+            )
+
+    curve = mean(steps, 0).observed
+    # Resampling so few prompts would give a band that is much too narrow; for one, of width 0.
+    has_band = prompt_counts >= LEAST_PROMPTS
+    width = np.full(len(steps), np.nan)
+    width[has_band] = _band_width(mean, steps[has_band])
+    observed = np.where(np.abs(curve) <= _TINY, 0.0, curve)
     return Band(
         significant(observed),
         significant(observed - width),
@@ -433,22 +450,28 @@ def _prompts_by_step(side: pd.DataFrame, steps: Ints) -> Floats:
     return np.asarray(counts.reindex(steps), dtype=np.float64)
 
 
-def _band_width(curve: _ResampledCurve, prompt_counts: Floats) -> Floats:
+def _band_width(mean: Callable[[Ints, int], _ResampledCurve], steps: Ints) -> Floats:
     """Return the distance of the simultaneous 95% band from the curve, (steps,).
 
     One factor is multiplied with the standard error of each step. It is the quantile of the
     largest |t| of a resample, so that 95% of resampled curves are in the band at every step.
+
+    ``mean`` returns the curve at some of the steps with a number of resamples.
     """
-    # (resamples, steps); NaN at steps missing on one side, and in resamples without any prompt of
-    # the step, which the means and maxima below skip.
-    deviations = pd.DataFrame(curve.resampled - curve.observed)
-    standard_error = (deviations**2).mean() ** 0.5
-    # Resampling so few prompts would give a band that is much too narrow; for one, of width 0.
-    standard_error = standard_error.where(prompt_counts >= LEAST_PROMPTS)
-    t = deviations.abs() / standard_error.where(standard_error > _TINY)
-    largest_t = t.max(axis=1)  # (resamples,)
-    factor = float(largest_t.quantile(LEVEL)) if largest_t.notna().any() else 0.0
-    return (standard_error * factor).to_numpy(np.float64)
+    errors: list[Floats] = []
+    largest_t = np.full(RESAMPLES, np.nan)
+    for block in _blocks(steps):
+        curve = mean(block, RESAMPLES)
+        # (resamples, steps); NaN in resamples without any prompt of the step, which the means and
+        # maxima below skip.
+        deviations = pd.DataFrame(curve.resampled - curve.observed)
+        standard_error = (deviations**2).mean() ** 0.5
+        t = deviations.abs() / standard_error.where(standard_error > _TINY)
+        largest_t = np.fmax(largest_t, t.max(axis=1).to_numpy(np.float64))
+        errors.append(standard_error.to_numpy(np.float64))
+    largest = pd.Series(largest_t)
+    factor = float(largest.quantile(LEVEL)) if largest.notna().any() else 0.0
+    return np.concatenate(errors) * factor
 
 
 class EqualKL(NamedTuple):
@@ -471,20 +494,23 @@ def at_equal_kl(base: pd.DataFrame, new: pd.DataFrame, reward: str) -> EqualKL |
     # Different seeds, as the prompts of the two sides are drawn independently
     base_paths = _reward_by_distance(base, reward, seed=0)
     new_paths = _reward_by_distance(new, reward, seed=1)
-    # Path 0 is the observed one, the others are resampled.
-    base_distances = base_paths[0].index
-    new_distances = new_paths[0].index
+    # The first path is the observed one, the others are resampled.
+    base_path = next(base_paths)
+    new_path = next(new_paths)
+    base_distances = base_path.index
+    new_distances = new_path.index
     low = max(base_distances.min(), new_distances.min())
     high = min(base_distances.max(), new_distances.max())
     if not high - low > _TINY:  # NaN if a side has no step
         return None
     grid = np.linspace(low, high, _GRID_POINTS)
-    gaps = []
-    for base_path, new_path in zip(base_paths, new_paths, strict=True):
-        gap = _rewards_at(new_path, grid) - _rewards_at(base_path, grid)
-        gaps.append(gap.mean())
-    observed = gaps[0]
-    resampled = np.array(gaps[1:])
+    observed = _mean_gap(base_path, new_path, grid)
+    resampled = np.array(
+        [
+            _mean_gap(base_path, new_path, grid)
+            for base_path, new_path in zip(base_paths, new_paths, strict=True)
+        ]
+    )
     if not np.isfinite(resampled).any():
         return None
     lower, upper = np.nanquantile(resampled, [_TAIL, 1 - _TAIL]).tolist()
@@ -495,27 +521,38 @@ def at_equal_kl(base: pd.DataFrame, new: pd.DataFrame, reward: str) -> EqualKL |
     return EqualKL(*significant([observed, lower, upper, overlap]).tolist())
 
 
-def _reward_by_distance(side: pd.DataFrame, reward: str, seed: int) -> list[pd.Series]:
-    """Return mean rewards of steps, indexed by √KL: the observed ones, then each resample.
+def _reward_by_distance(
+    side: pd.DataFrame, reward: str, seed: int
+) -> Iterator[pd.Series]:
+    """Yield mean rewards of steps, indexed by √KL: the observed ones, then each resample.
 
     ``reward`` is the name of the column.
     """
     pairs = np.unique(side["pair"].to_numpy())
     steps = np.unique(side["step"].to_numpy(np.int64))
     # The same seed: each resample draws the same prompts for both figures.
-    rewards = _resampled_curve(side, pairs, steps, seed, reward)
-    kls = _resampled_curve(side, pairs, steps, seed, "kl_k1")
-    paths = [_rewards_over_root_kl(rewards.observed, kls.observed)]
-    for i in range(_PATH_RESAMPLES):
-        path = _rewards_over_root_kl(rewards.resampled[i], kls.resampled[i])
-        paths.append(path)
-    return paths
+    count = _PATH_RESAMPLES
+    rewards = _resampled_curve(
+        side, pairs, steps, seed=seed, resamples=count, column=reward
+    )
+    kls = _resampled_curve(
+        side, pairs, steps, seed=seed, resamples=count, column="kl_k1"
+    )
+    yield _rewards_over_root_kl(rewards.observed, kls.observed)
+    for i in range(count):
+        yield _rewards_over_root_kl(rewards.resampled[i], kls.resampled[i])
 
 
 def _rewards_over_root_kl(rewards: Floats, kls: Floats) -> pd.Series:
     """Return rewards indexed by √KL, ascending; those at equal distances are averaged."""
     path = pd.Series(rewards, np.sqrt(np.maximum(kls, 0.0)))
     return path.dropna().groupby(level=0).mean()
+
+
+def _mean_gap(base: pd.Series, new: pd.Series, grid: Floats) -> float:
+    """Return the mean difference of the rewards of two paths at the distances ``grid``."""
+    gap = _rewards_at(new, grid) - _rewards_at(base, grid)
+    return float(gap.mean())
 
 
 def _rewards_at(path: pd.Series, grid: Floats) -> Floats:
@@ -530,22 +567,53 @@ class _ResampledCurve(NamedTuple):
     """The mean of a figure at each step; NaN at steps without data."""
 
     observed: Floats  # (steps,)
-    resampled: Floats  # (RESAMPLES, steps), each from as many prompts drawn at random
+    resampled: Floats  # (resamples, steps), each from as many prompts drawn at random
 
 
 def _resampled_curve(
     side: pd.DataFrame,
     pairs: np.ndarray,
     steps: Ints,
+    *,
     seed: int,
+    resamples: int,
     column: str = "reward",
 ) -> _ResampledCurve:
     """Return the mean of a column of ``side`` at each of ``steps``, observed and resampled.
 
     ``pairs`` are the prompts to draw from, ascending and distinct like ``steps``. They are drawn
-    with replacement, in at most _GROUPS groups that stay together.
+    with replacement, in at most _GROUPS groups that stay together. There are up to RESAMPLES
+    resamples.
     """
     side = _finite(side[side["step"].isin(steps)], column)
+    parts = [
+        _resampled_block(
+            side, pairs, block, seed=seed, resamples=resamples, column=column
+        )
+        for block in _blocks(steps)
+    ]
+    return _ResampledCurve(
+        np.concatenate([part.observed for part in parts]),
+        np.concatenate([part.resampled for part in parts], axis=1),
+    )
+
+
+def _blocks(steps: Ints) -> list[Ints]:
+    """Cut steps into parts of up to _BLOCK, so that memory does not grow with their number."""
+    return np.array_split(steps, max(1, ceil(len(steps) / _BLOCK)))
+
+
+def _resampled_block(
+    side: pd.DataFrame,
+    pairs: np.ndarray,
+    steps: Ints,
+    *,
+    seed: int,
+    resamples: int,
+    column: str,
+) -> _ResampledCurve:
+    """Return what ``_resampled_curve`` does, of few steps."""
+    side = side[side["step"].isin(steps)]
     group = np.searchsorted(pairs, side["pair"].to_numpy()) % _GROUPS
     step_index = np.searchsorted(steps, side["step"].to_numpy())
     shape = (min(len(pairs), _GROUPS), len(steps))
@@ -554,7 +622,7 @@ def _resampled_curve(
     # ``add.at`` adds up the values of equal indices, which ``sums[…] += …`` would not.
     np.add.at(sums, (group, step_index), side[column].to_numpy())
     np.add.at(counts, (group, step_index), 1)
-    weights = _bootstrap_weights(len(sums), seed)
+    weights = _bootstrap_weights(len(sums), seed)[:resamples]
     with np.errstate(invalid="ignore", divide="ignore"):  # 0 / 0 at a step without data
         observed = sums.sum(axis=0) / counts.sum(axis=0)
         # Whole counts add up exactly in any order; sums of a figure do not, so that a plain

@@ -555,10 +555,12 @@ def _add_steps(seen: dict[str, Ints], steps_of: Mapping[str, Ints]) -> bool:
     """Add the steps of a run's metrics to ``seen``; return whether one of them was there."""
     is_repeated = False
     for name, steps in steps_of.items():
-        seen_steps = seen.get(name, np.empty(0, np.int64))
-        if np.isin(steps, seen_steps).any():
+        if name not in seen:
+            seen[name] = steps
+            continue
+        if np.isin(steps, seen[name]).any():
             is_repeated = True
-        seen[name] = np.union1d(seen_steps, steps)
+        seen[name] = np.union1d(seen[name], steps)
     return is_repeated
 
 

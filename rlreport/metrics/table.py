@@ -141,15 +141,21 @@ class MetricsTable:
     def add(self, records: Iterator[Record]) -> None:
         """Add the records of a log, a block of them at a time to bound memory."""
         last: dict[str, int] = {}  # metric -> its last step in the piece
+        highest = (
+            -1
+        )  # step of the piece: only a record below it may have a step that falls
         step_before = None
         while block := list(islice(records, _BLOCK_ROWS)):
             columns: defaultdict[str, list[tuple[int, float, int]]] = defaultdict(list)
             for step, numbers in block:
                 # A piece ends where the step of a metric falls. The step of the record alone may
                 # fall without that, as evaluations may be logged late.
-                if any(step < last.get(name, step) for name in numbers):
+                falls = step < highest
+                if falls and any(step < last.get(name, step) for name in numbers):
                     self.piece += 1
                     last.clear()
+                    highest = step
+                highest = max(highest, step)
                 if step != step_before:
                     self.changes += 1
                 step_before = step
@@ -277,9 +283,12 @@ class MetricsTable:
     @property
     def steps(self) -> Ints:
         """The distinct steps of all metrics, int64, ascending."""
-        # Without metrics, there would be nothing to concatenate.
-        nothing = np.empty(0, np.int64)
-        return np.unique(np.concatenate([nothing, *self.steps_of().values()]))
+        # Most metrics have the same steps, as one record has them all: sort them once.
+        different: list[Ints] = [np.empty(0, np.int64)]
+        for steps in self.steps_of().values():
+            if not np.array_equal(steps, different[-1]):
+                different.append(steps)
+        return np.unique(np.concatenate(different))
 
     def _is_small(self) -> bool:
         rows = len(self.steps)
