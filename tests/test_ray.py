@@ -112,12 +112,16 @@ def test_what_tasks_share_is_sent_once(nodes, log, tmp_path):
     import ray
 
     cluster = ray_executor.RayCluster
+    ask = cluster.on_each_node
     with (
         patch.object(cluster, "map", autospec=True, side_effect=cluster.map) as maps,
+        patch.object(cluster, "on_each_node", autospec=True, side_effect=ask) as asks,
         patch.object(ray, "put", wraps=ray.put) as puts,
     ):
         build(log, tmp_path / "report", ray=nodes.address)
-    assert 0 < puts.call_count == maps.call_count <= 4
+    assert 0 < maps.call_count <= 4
+    assert asks.call_count == 1
+    assert puts.call_count == maps.call_count + 1
 
 
 def test_a_node_that_has_just_died_takes_no_part(
