@@ -187,6 +187,8 @@ def parse_record(record: dict[str, Any], numbers: Numbers) -> ParsedRow:
         reference = None
     ending = _ending(record, oddities)
     tokens = _tokens(record, numbers, oddities)
+    if tokens.text == response:
+        tokens.text = response  # one copy takes less memory
     # It removes what is invalid from ``record``; only then are turns and mask used.
     problems = normalize_turns_and_mask(record, tokens.size, cut=tokens.uneven)
     oddities += map(NoteKind, problems)
