@@ -48,12 +48,17 @@ def row_sums(flat: Floats, offsets: Ints) -> Floats:
     return _reduce(np.add, flat, offsets, 0.0)
 
 
+def row_maxima(flat: Floats, offsets: Ints) -> Floats:
+    """Return each row's largest number, rounded to 10 significant digits; NaN if none, (R,)."""
+    return significant(_reduce(np.fmax, flat, offsets, np.nan))
+
+
 def row_first_maxima(flat: Floats, offsets: Ints) -> tuple[Floats, Floats]:
     """Return each row's largest number and its first index in the row, NaN if none, (R,) each.
 
     The number is rounded to 10 significant digits, and so are those that it is compared with.
     """
-    largest = significant(_reduce(np.fmax, flat, offsets, np.nan))
+    largest = row_maxima(flat, offsets)
     lengths = lengths_of(offsets)
     # Only values that are nearly as large as the largest may equal it after rounding.
     slack = np.where(np.isfinite(largest), np.abs(largest) * _NEARLY, 0.0)

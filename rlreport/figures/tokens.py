@@ -23,6 +23,7 @@ from rlreport.figures.ragged import (
     offsets_of,
     row_ends,
     row_first_maxima,
+    row_maxima,
     row_means,
     row_moments,
     row_sums,
@@ -116,12 +117,14 @@ def k3(log_ratios: Floats) -> Floats:
     x²/2! − x³/3! + …, which is the same on any machine; ``static/js/response/metrics.js`` does so,
     too. Source: J. Schulman, "Approximating KL divergence" (2020), estimator k3.
     """
-    with np.errstate(over="ignore"):  # infinite for a log-ratio below −709
-        result = np.expm1(-log_ratios)
-    result += log_ratios
+    result = np.empty_like(log_ratios)
     # Of small ones, the difference of nearly equal numbers would lose digits.
-    small = np.flatnonzero(np.abs(log_ratios) < SERIES_BELOW)
+    is_small = np.abs(log_ratios) < SERIES_BELOW
+    small = np.flatnonzero(is_small)
     result[small] = _k3_by_series(log_ratios[small])
+    others = np.flatnonzero(~is_small)
+    with np.errstate(over="ignore"):  # infinite for a log-ratio below −709
+        result[others] = np.expm1(-log_ratios[others]) + log_ratios[others]
     return result
 
 
@@ -245,9 +248,11 @@ def token_figures(
             has_no_reward = np.repeat(count == 0, lengths_of(offsets))
             estimate = np.where(has_no_reward, advantage, estimate)
     if estimate is not None:
-        preferred = estimate if advantage is None else advantage
-        # ``estimate`` stands in where the logged one is NaN.
-        figures["advantage"] = np.where(np.isnan(preferred), estimate, preferred)
+        figures["advantage"] = estimate
+        if advantage is not None:
+            # ``estimate`` stands in where the logged one is NaN.
+            is_missing = np.isnan(advantage)
+            figures["advantage"] = np.where(is_missing, estimate, advantage)
         figures["return"] = estimate + value
     return figures
 
@@ -271,7 +276,7 @@ def response_figures(
     Columns whose inputs are not logged are missing; all are rounded (``figures.rounding``).
 
     Args:
-        figures: as of ``token_figures``, with those that ``derive`` sets.
+        figures: as of ``token_figures``; those that ``derive`` would set are not needed.
         offsets: of the rows, (R + 1,).
         logged_advantage: weights of the loss per token, (N,).
         old_logp: log-probability of each token under the policy before the update, nats, (N,).
@@ -279,11 +284,12 @@ def response_figures(
     columns: dict[str, Floats] = {
         "response_tokens": lengths_of(offsets).astype(np.float64)
     }
-    if "surprisal" in figures:
-        count, columns["surprisal_mean"] = finite_means(figures["surprisal"], offsets)
+    if "logp" in figures:
+        surprisals = surprisal(figures["logp"])
+        count, columns["surprisal_mean"] = finite_means(surprisals, offsets)
         columns["logp_tokens"] = count
-    if "kl" in figures:
-        _divergence(columns, figures["log_ratio"], figures["kl"], offsets)
+    if "log_ratio" in figures:
+        _divergence(columns, figures["log_ratio"], offsets)
     if "token_reward" in figures:
         count, total = finite_sums(figures["token_reward"], offsets)
         columns["rlhf_reward"] = np.where(count > 0, total, np.nan)
@@ -294,22 +300,22 @@ def response_figures(
     return dict(zip(columns, rounded, strict=True))
 
 
-def _divergence(
-    columns: dict[str, Floats], ratio: Floats, kl: Floats, offsets: Ints
-) -> None:
-    """Add columns of the KL to the reference, from the log-ratio and k3 (``kl``) of each token."""
+def _divergence(columns: dict[str, Floats], ratio: Floats, offsets: Ints) -> None:
+    """Add columns of the KL to the reference, from the log-ratio of each token."""
+    kl = k3(ratio)
     count, total = finite_sums(ratio, offsets)
     with np.errstate(invalid="ignore"):  # 0 / 0 of a response without log-ratios
         columns["log_ratio_mean"] = total / count
     columns["kl_k1"] = np.where(count > 0, total, np.nan)
     # Skip only NaN: a k3 that overflows is infinite, and must make the row's sum infinite.
-    k3_total = row_sums(np.where(np.isnan(kl), 0.0, kl), offsets)
-    columns["kl_k3"] = np.where(count > 0, k3_total, np.nan)
+    is_nan = np.isnan(kl)
+    numbers = np.where(is_nan, 0.0, kl) if is_nan.any() else kl
+    columns["kl_k3"] = np.where(count > 0, row_sums(numbers, offsets), np.nan)
     with np.errstate(invalid="ignore"):
         columns["kl_k3_mean"] = columns["kl_k3"] / count
     columns["kl_max"], columns["kl_max_position"] = row_first_maxima(kl, offsets)
     # Exactly 0 where policy and reference are the same model, which a small mean may hide
-    columns["log_ratio_most"], _ = row_first_maxima(np.abs(ratio), offsets)
+    columns["log_ratio_most"] = row_maxima(np.abs(ratio), offsets)
 
 
 def _critic(
@@ -324,7 +330,8 @@ def _critic(
     if value is not None:
         columns["value_mean"] = row_means(value, offsets)
     if value is not None and returns is not None:
-        _add_values_and_returns(columns, figures, value, returns, offsets)
+        reward = figures.get("token_reward")
+        _add_values_and_returns(columns, value, returns, reward, offsets)
     if "advantage" in figures:
         columns["advantage_mean"] = row_means(figures["advantage"], offsets)
     if logged is not None:
@@ -336,12 +343,15 @@ def _critic(
 
 def _add_values_and_returns(
     columns: dict[str, Floats],
-    figures: TokenFigures,
     value: Floats,
     returns: Floats,
+    reward: Floats | None,
     offsets: Ints,
 ) -> None:
-    """Add columns of tokens with a return, from which the critic's explained variance follows."""
+    """Add columns of tokens with a return, from which the critic's explained variance follows.
+
+    ``reward`` is that of each token, None if it is not logged.
+    """
     is_finite = np.isfinite(returns)
     # Variances of values, returns and errors are compared, so they are of the same tokens.
     if not is_finite.all():
@@ -351,10 +361,10 @@ def _add_values_and_returns(
     # A row without returns keeps the mean of all its values, whatever other rows log.
     columns["value_mean"] = np.where(count > 0, mean, columns["value_mean"])
     columns["value_tokens"] = np.where(count > 0, count, np.nan)
-    parts = {"return": returns, "value_error": figures["value_error"]}
-    if "token_reward" in figures:
+    parts = {"return": returns, "value_error": value - returns}
+    if reward is not None:
         # Unlike λ-returns, sums of actual rewards do not depend on the predicted values.
-        parts["mc_return"] = discounted_sums(figures["token_reward"], offsets, 1.0)
+        parts["mc_return"] = discounted_sums(reward, offsets, 1.0)
         parts["mc_error"] = value - parts["mc_return"]
     # M2 is the sum of squared deviations, from which variances over responses can be pooled.
     for name, flat in parts.items():
@@ -378,7 +388,7 @@ def _engines(
         columns["mismatch_ratio"] = mean
         # Of KL(sampler‖trainer), as the tokens are drawn from the sampler's distribution
         columns["mismatch_k3"] = row_means(k3(sampler - logp), offsets)
-        change = np.abs(figures["prob"] - probability(sampler))
+        change = np.abs(probability(logp) - probability(sampler))
         columns["mismatch_prob"] = row_means(change, offsets)
         count, total = finite_sums(logp - sampler, offsets)
         columns["log_weight"] = np.where(count > 0, total, np.nan)
@@ -493,25 +503,23 @@ def thinking_tokens(
     marks = np.flatnonzero(opens | closes)
     if not len(marks):
         return {}
-    lengths = lengths_of(offsets)
-    start = np.repeat(offsets[:-1], lengths)  # of each token's row
-    # The latest mark up to each token, −1 before the first one
-    latest = np.zeros(len(opens), np.int64)
-    latest[marks] = marks + 1
-    latest = np.maximum.accumulate(latest) - 1
-    has_mark_before = latest >= start  # in the same row
-    # A token is thinking after an opening tag, as are both tags.
-    inside = np.where(has_mark_before, opens[latest], False) | closes
+    row = np.searchsorted(offsets, marks, side="right") - 1  # of each mark
+    is_opening = opens[marks]
+    # From a mark up to the next one, or to the end of the row
+    next_mark = np.append(marks[1:], offsets[-1])
+    length = np.minimum(next_mark, offsets[row + 1]) - marks
+    # All from an opening tag on is thinking, and so is a closing tag.
+    thought = np.where(is_opening, length, 1)
     # Tokens before a row's first mark are thinking if that mark closes thinking.
-    index = np.searchsorted(marks, offsets[:-1])
-    first = marks[
-        np.minimum(index, len(marks) - 1)
-    ]  # at or after the start of each row
-    has_mark = (first >= offsets[:-1]) & (first < offsets[1:])
-    inside |= ~has_mark_before & np.repeat(has_mark & closes[first], lengths)
-    count = row_sums(inside.astype(np.float64), offsets)
+    is_first = np.diff(row, prepend=-1) > 0
+    has_begun = is_first & ~is_opening
+    thought[has_begun] += (marks - offsets[row])[has_begun]
+    rows = len(offsets) - 1
+    has_mark = np.bincount(row, minlength=rows) > 0
+    count = np.bincount(row, thought, minlength=rows)
     thinking = np.where(has_mark, count, np.nan)
-    return {"thinking_tokens": thinking, "answer_tokens": lengths - thinking}
+    answer = lengths_of(offsets) - thinking
+    return {"thinking_tokens": thinking, "answer_tokens": answer}
 
 
 def correctness(extras: pd.DataFrame, reward: Floats) -> Floats:

@@ -166,7 +166,7 @@ def batch_columns(
         )
         sampled = None if tokens is None else tokens.sampled_only()
         if tokens is not None and sampled is not None:
-            token_figures = sampled.figures(settings.gae).derive()
+            token_figures = sampled.figures(settings.gae)
             _add_token_columns(columns, tokens, sampled, token_figures)
     part = rollout_part(rows, tokens, token_figures, texts, options)
     chunk.parts.append(settings.folder.put(part.packed()))

@@ -45,6 +45,8 @@ class LogFormat:
 
     def step_in_path(self, obj: dict[str, Any], name: str) -> AssumedStep | None:
         """Return the step in the path of an object's file; ``name`` is that file or its archive."""
+        if not self.steps:
+            return None
         # Objects from archives name their file: see ``containers.Member``.
         path_in_archive = f"{name}/{getattr(obj, 'member', '')}"
         step = self.steps.get(path_in_archive, self.steps.get(name))

@@ -31,7 +31,7 @@ from rlreport.formats.judged import judges_texts
 from rlreport.formats.logged import SHORT
 from rlreport.formats.metric_rows import is_event
 from rlreport.read.grades import missing_grade
-from rlreport.read.vocabulary import Ids, Numbers
+from rlreport.read.vocabulary import Numbers
 from rlreport.system import coerce
 from rlreport.tables import NoteKind
 from rlreport.text.clean import safe_text, safe_value
@@ -39,6 +39,7 @@ from rlreport.text.messages import message, translatable
 
 NAN = float("nan")
 FLOAT_BYTES = 8  # of a float64
+ID_BYTES = 4  # of an int32
 # Standard fields kept in ``ParsedRow.carried``; the response table only stores whether they exist
 _CARRIED = frozenset(
     (
@@ -74,13 +75,14 @@ _KINDS = {
 class TokenFields:
     """The tokens of a row, and its arrays with one number per token, as logged."""
 
-    ids: Ids | None = None  # of the token strings, None if not logged
+    # int32, the ids of token strings; None if they are not logged
+    ids: bytes | None = None
     text: str = ""  # the token strings joined
-    # those in TOKEN_ARRAYS, as float64
+    # float64, those in TOKEN_ARRAYS
     arrays: dict[str, bytes] = field(default_factory=dict)
-    # length of the shortest of ``ids`` and ``arrays``, -1 if the row has none
-    size: int = -1
-    uneven: bool = False  # whether the lengths of ``ids`` and ``arrays`` differ
+    size: int = -1  # number of tokens, -1 if the row has neither strings nor arrays
+    # whether token strings or arrays were logged that were longer than the shortest of them
+    uneven: bool = False
     # 1 per sampled token, 0 per other; None if all are sampled
     mask: bytes | None = None
 
@@ -91,6 +93,13 @@ class TokenFields:
         elif size != self.size:
             self.uneven = True
             self.size = min(self.size, size)
+
+    def cut(self) -> None:
+        """Cut token strings and arrays to the shortest."""
+        if self.ids is not None:
+            self.ids = self.ids[: ID_BYTES * self.size]
+        for name, values in self.arrays.items():
+            self.arrays[name] = values[: FLOAT_BYTES * self.size]
 
 
 class ParsedRow(NamedTuple):
@@ -178,6 +187,8 @@ def parse_record(record: dict[str, Any], numbers: Numbers) -> ParsedRow:
         reference = None
     ending = _ending(record, oddities)
     tokens = _tokens(record, numbers, oddities)
+    if tokens.text == response:
+        tokens.text = response  # one copy takes less memory
     # It removes what is invalid from ``record``; only then are turns and mask used.
     problems = normalize_turns_and_mask(record, tokens.size, cut=tokens.uneven)
     oddities += map(NoteKind, problems)
@@ -251,7 +262,7 @@ def _tokens(
                 raise TypeError
             # Joining is several times faster than checking each type, and raises TypeError, too.
             fields.text = "".join(tokens)
-            fields.ids = numbers.of(tokens)
+            fields.ids = numbers.of(tokens).tobytes()
             fields.fit(len(tokens))
         except TypeError:
             oddities.append(NoteKind.NOT_TOKENS)
@@ -272,6 +283,8 @@ def _tokens(
             continue
         fields.arrays[name] = floats
         fields.fit(len(floats) // FLOAT_BYTES)
+    if fields.uneven:
+        fields.cut()
     return fields
 
 

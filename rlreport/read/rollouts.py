@@ -306,10 +306,14 @@ def _add_tokens(part: RolloutPart, tokens: TokenRows, figures: TokenFigures) -> 
     part.sampled = np.ones(size, np.bool_) if tokens.sampled is None else tokens.sampled
     part.lengths[rows] = tokens.lengths
     for name in KEPT:
-        values = figures.get(name)
-        if values is not None:
-            part.figures[name] = np.full(size, np.nan, np.float32)
-            part.figures[name][part.sampled] = _as_float32(values)
+        if name not in figures:
+            continue
+        values = _as_float32(figures[name])
+        if tokens.sampled is not None:
+            sampled_values = values
+            values = np.full(size, np.nan, np.float32)
+            values[tokens.sampled] = sampled_values
+        part.figures[name] = values
 
 
 def _as_float32(values: Floats) -> Floats32:

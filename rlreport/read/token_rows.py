@@ -12,13 +12,14 @@ from rlreport.fields import LARGEST_NUMBER, TOKEN_ARRAYS
 from rlreport.figures.ragged import Floats, Ints, lengths_of, offsets_of, row_sums
 from rlreport.figures.tokens import LOGGED, TokenFigures, token_figures
 from rlreport.options import GaeOptions
-from rlreport.read.record import FLOAT_BYTES, TokenFields
+from rlreport.read.record import TokenFields
 from rlreport.read.remarks import LogPosition, Remarks
 from rlreport.read.vocabulary import Ids, Numbers
 from rlreport.tables import NoteKind
 
 # A log-probability above this marks padding; rounding alone never reaches it
 PADDING_LOGP = 1e-3
+_NAN = np.float64(np.nan).tobytes()
 Bools = NDArray[np.bool_]
 
 
@@ -152,14 +153,10 @@ def token_rows(
 
 
 def _ids(fields: Sequence[TokenFields], numbers: Numbers) -> Ids:
-    """Return ``TokenRows.ids`` of rows with tokens, each cut to its shortest array."""
-    ids = []
-    for row in fields:
-        if row.ids is None:
-            ids.append(np.full(row.size, numbers[""], np.int32))
-        else:
-            ids.append(row.ids[: row.size])
-    return np.concatenate(ids)
+    """Return ``TokenRows.ids`` of rows with tokens."""
+    no_string = np.int32(numbers[""]).tobytes()
+    data = [no_string * row.size if row.ids is None else row.ids for row in fields]
+    return np.frombuffer(b"".join(data), np.int32)
 
 
 def _arrays(
@@ -172,22 +169,20 @@ def _arrays(
     arrays: dict[str, Floats] = {}
     nan_values = np.zeros(len(fields), dtype=np.int64)
     for name in TOKEN_ARRAYS:
-        parts = [row.arrays.get(name) for row in fields]
-        logged = np.array([part is not None for part in parts], dtype=bool)
-        if not logged.any():
+        logged = [row.arrays.get(name) for row in fields]
+        is_logged = [values is not None for values in logged]
+        if not any(is_logged):
             continue
-        data = b"".join(
-            part[: row.size * FLOAT_BYTES]
-            if part is not None
-            else np.full(row.size, np.nan).tobytes()
-            for part, row in zip(parts, fields, strict=True)
-        )
-        flat = np.frombuffer(data, dtype=np.float64)
+        data = [
+            _NAN * row.size if values is None else values
+            for values, row in zip(logged, fields, strict=True)
+        ]
+        flat = np.frombuffer(b"".join(data), np.float64)
         finite = np.abs(flat) <= LARGEST_NUMBER  # False for NaN
         if not finite.all():
             flat = np.where(finite, flat, np.nan)
             invalid = row_sums((~finite).astype(np.float64), offsets).astype(np.int64)
-            nan_values += np.where(logged, invalid, 0)
+            nan_values += np.where(is_logged, invalid, 0)
         arrays[name] = flat
     return arrays, nan_values
 

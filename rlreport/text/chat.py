@@ -19,6 +19,7 @@ Row = dict[str, Any]
 # Opening tags of tool calls and tool answers in text (Hermes 2 Pro, Qwen)
 CALL = "<tool_call>"
 ANSWER = "<tool_response>"
+_TOOL = "<tool_"  # with which both begin
 
 _ROLE_NAMES = {
     "human": "user",
@@ -179,7 +180,8 @@ def turns_in_text(response: str) -> list[Turn]:
     Answers in ``<tool_response>`` tags, and text that a chat template assigns to other roles than
     assistant, become turns with ``sampled`` False. Calls that are not JSON objects are texts.
     """
-    if CALL not in response and ANSWER not in response:
+    # As most responses have neither, one search is made for both.
+    if _TOOL not in response or (CALL not in response and ANSWER not in response):
         return []
     result: list[Turn] = []
     # Tools of the last turn's calls that are not answered yet, "" if unknown. Answers follow in the

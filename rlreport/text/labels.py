@@ -103,6 +103,8 @@ _PHRASES = {
     _AFTER: re.compile(_AFTER),
 }
 _INNER = ("nswer", "NSWER")  # words without their first letter
+# Word -> the letter of it that fewest texts have
+_WORDS_OF_PHRASES = {"nswer": "w", "NSWER": "W", "答案": "案", _AFTER: "#"}
 # Of each word, so many are looked at, from the last one on
 _MOST_PHRASES = 8
 _START = re.compile(r"(?:[\s:：=*_`#$]|\\[\[(])*")
@@ -261,7 +263,7 @@ def answer_marks(response: str) -> int:
         tagged = _tagged(response)
         if tagged is not None and _is_given(_within_tag(tagged)):
             marks = 1
-    if _BOX in tail:
+    if "\\" in tail and _BOX in tail:
         boxed = _boxed(tail)
         if boxed is not None and _is_given(boxed):
             marks |= 2
@@ -410,7 +412,12 @@ def _after_phrase(tail: str) -> str | None:
 
 def _words_of_phrases(tail: str) -> list[str]:
     """Return the words in a text that may announce the answer."""
-    return [word for word in _PHRASES if word in tail]
+    words = []
+    for word, letter in _WORDS_OF_PHRASES.items():
+        # Looking for one letter is ten times as fast, and mostly decides.
+        if letter in tail and word in tail:
+            words.append(word)
+    return words
 
 
 def _last_announced(tail: str, words: Iterable[str]) -> str | None:
