@@ -53,7 +53,8 @@ def suicide(job: int, parent: int) -> int:
 def suicide_while_sending(job: int, parent: int) -> bytes:
     """Have the process killed soon, most probably while it sends a large result."""
     if job == 3:
-        threading.Timer(0.01, os.kill, (os.getpid(), signal.SIGKILL)).start()
+        kill = (os.getpid(), signal.SIGKILL)
+        threading.Timer(0.01, os.kill, kill).start()
     return b"x" * (1 << 26)
 
 

@@ -43,7 +43,11 @@ def board(tmp_path):
 
 def cells(printed):
     lines = re.findall(r"^\| (.*) \|$", printed, re.MULTILINE)
-    return {line.split(" | ")[0]: line.split(" | ")[1:] for line in lines[1:]}
+    found = {}
+    for line in lines[1:]:
+        name, *others = line.split(" | ")
+        found[name] = others
+    return found
 
 
 @pytest.fixture
@@ -80,7 +84,8 @@ def test_peers_find_the_means_of_the_report(log, board, capsys):
 
 
 def test_a_mean_that_differs_is_called_so_and_fails():
-    ours = {"rows": 2, "steps": {"step": [0, 1], "reward_mean": [-0.5, 0.25]}}
+    steps = {"step": [0, 1], "reward_mean": [-0.5, 0.25]}
+    ours = {"rows": 2, "steps": steps}
     same = {"rows": 2, "means": {"reward_mean": [-0.5, 0.25]}, "text": "mean reward"}
     assert peers.describe(same, ours) == "mean reward: equal to 0e+00"
     other = {**same, "means": {"reward_mean": [-0.5, 0.255]}}

@@ -118,7 +118,9 @@ def test_a_part_of_a_run_has_no_more_columns_in_memory_than_the_run():
             "validation": np.arange(10) % 2,
         }
     )
-    columns = {n: compact(c.to_numpy()) for n, c in tables.responses.items()}
+    columns = {}
+    for name, values in tables.responses.items():
+        columns[name] = compact(values.to_numpy())
     tables = replace(tables, responses=pd.DataFrame(columns, copy=False))
     validation = replace(tables, validation=tables.steps).validation_tables()
     assert validation is not None
@@ -126,7 +128,8 @@ def test_a_part_of_a_run_has_no_more_columns_in_memory_than_the_run():
     for part in parts:
         assert is_constant(part.responses["kl_k1"].to_numpy())
         assert not is_constant(part.responses["reward"].to_numpy())
-    assert parts[0].responses["reward"].tolist() == [0, 2, 4, 6, 8]
+    rewards = parts[0].responses["reward"]
+    assert rewards.tolist() == [0, 2, 4, 6, 8]
 
 
 @pytest.mark.parametrize(
@@ -154,15 +157,15 @@ def test_compact_changes_no_bit(values, constant):
 
 
 def test_rows_of_a_table_are_taken_by_mask_or_number():
-    table = pd.DataFrame(
-        {"a": np.arange(4), "b": np.broadcast_to(np.int8(7), 4)}, copy=False
-    )
+    sevens = np.broadcast_to(np.int8(7), 4)
+    table = pd.DataFrame({"a": np.arange(4), "b": sevens}, copy=False)
     mask = np.array([True, False, True, True])
     for selection in (mask, np.flatnonzero(mask)):
         rows = take_rows(table, selection)
         pd.testing.assert_frame_equal(rows, table[mask].reset_index(drop=True))
         assert is_constant(rows["b"].to_numpy())
-    assert take(np.arange(3), np.array([2, 0])).tolist() == [2, 0]
+    taken = take(np.arange(3), np.array([2, 0]))
+    assert taken.tolist() == [2, 0]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")

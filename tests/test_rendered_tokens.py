@@ -62,7 +62,11 @@ def prompts(log: Path, **options: Any) -> list[tuple[list[str], int]]:
     scan = read(log, **options)
     columns = TokenColumns.read(scan.rollouts, range(len(scan.responses)))
     texts = [text for text, _ in columns.vocabulary]
-    return [([texts[id] for id in one.ids], one.size) for one in columns.prompts]
+    found = []
+    for one in columns.prompts:
+        strings = [texts[number] for number in one.ids]
+        found.append((strings, one.size))
+    return found
 
 
 def test_a_tokenizer_names_the_prompts_tokens_and_its_template(
@@ -112,7 +116,8 @@ def test_responses_to_one_prompt_share_its_tokens_in_a_page(tmp_path: Path) -> N
     fields = {"response_tokens": ["x"], "logprobs": [-0.5]}
     rows = [row(prompt_token_strings=strings, **fields)] * 8
     scan = read(write(tmp_path / "a.jsonl", rows))
-    one, eight = (TokenColumns.read(scan.rollouts, range(n)) for n in (1, 8))
+    one = TokenColumns.read(scan.rollouts, range(1))
+    eight = TokenColumns.read(scan.rollouts, range(8))
     (prompt,) = eight.prompts
     assert prompt.n == list(range(8))
     # Eight responses take hardly more than one.

@@ -79,10 +79,10 @@ def test_one_unit_in_the_last_place_changes_no_figure(exact: float) -> None:
     assert len(set(rounding.significant(-near).tolist())) == 1
 
 
-@given(
-    st.lists(st.floats() | st.integers(-(10**8), 10**8).map(lambda n: n / 2)),
-    st.integers(1, 12),
-)
+HALVES = st.integers(-(10**8), 10**8).map(lambda number: number / 2)
+
+
+@given(st.lists(st.floats() | HALVES), st.integers(1, 12))
 def test_what_is_shown_has_the_digits_of_its_format(
     values: list[float], digits: int
 ) -> None:

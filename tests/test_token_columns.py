@@ -32,9 +32,9 @@ def strings_of(text: str, rng: random.Random) -> list[str]:
 
 def random_row(rng: random.Random) -> dict[str, Any]:
     """Return a row that may lack token strings, figures of tokens, a mask, or all of these."""
-    strings = [
-        string for _ in range(3) for string in strings_of(rng.choice(TEXTS), rng)
-    ]
+    strings = []
+    for _ in range(3):
+        strings += strings_of(rng.choice(TEXTS), rng)
     if rng.random() < 0.3:
         strings = strings[:-1]  # which may end within a character
     size = len(strings)
@@ -55,7 +55,8 @@ def test_columns_have_the_tokens_of_each_response_in_any_order(
     rng = random.Random(seed)
     rows = [random_row(rng) for _ in range(rng.randint(1, 8))]
     rollouts = read(write(tmp_path / "a.jsonl", rows)).rollouts
-    order = rng.sample(range(len(rows)), rng.randint(0, len(rows)))
+    count = rng.randint(0, len(rows))
+    order = rng.sample(range(len(rows)), count)
     columns = TokenColumns.read(rollouts, order)
     expected = TokenColumns.of(rollouts.read(order))
     assert columns.n == expected.n

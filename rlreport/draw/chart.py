@@ -476,8 +476,9 @@ def _places(node: Any, *path: Any) -> Iterator[tuple[Sequence[Any], str]]:
             yield from _places(inner, *path, key)
     elif isinstance(node, list):
         # Domains and ranges are lists of one placeholder, whose value is the whole list.
-        if len(node) == 1 and isinstance(node[0], str) and node[0].startswith("$"):
-            yield path, node[0]
+        only = node[0] if len(node) == 1 else None
+        if isinstance(only, str) and only.startswith("$"):
+            yield path, only
             return
         for index, inner in enumerate(node):
             yield from _places(inner, *path, index)

@@ -62,18 +62,19 @@ def text_columns(
     reference_chars = [
         np.nan if text is None else len(text) for text in texts.references
     ]
+    prompt_hashes = [prompt.hash for prompt in prompts]
     columns: Columns = {
-        "prompt_hash": np.array([prompt.hash for prompt in prompts], np.uint64),
+        "prompt_hash": np.array(prompt_hashes, np.uint64),
         "response_hash": np.array(list(map(_hash, texts.encoded)), np.uint64),
         "response_chars": np.array(list(map(len, responses)), np.int64),
         "structure": np.array(list(map(structure_of, responses)), np.int64),
         "garbled": np.array(list(map(is_garbled, responses)), np.float64),
         "ref_response_chars": np.array(reference_chars, np.float64),
         "label_hit": _label_hits(rows, answers),
-        # bits of ``labels.ANSWER_MARKS``
-        "answer_format": np.array(list(map(answer_marks, answers)), np.int64),
         "other_script": _other_scripts(prompts, responses),
     }
+    # Bits of ``labels.ANSWER_MARKS``
+    columns["answer_format"] = np.array(list(map(answer_marks, answers)), np.int64)
     return columns | _fit_of_tokens(rows, responses)
 
 

@@ -215,7 +215,8 @@ def _end_padding(
     """Return which tokens except ``sentinels`` are padding at either end of a row, bool (N,)."""
     is_pad: Bools = np.zeros(len(sentinels), dtype=bool)
     for number in tokens.numbers.known(pad_tokens):
-        is_pad |= tokens.ids == number
+        is_this = tokens.ids == number
+        is_pad |= is_this
     if not is_pad.any():  # as usual
         return is_pad
     # A row without token strings has no pad tokens.
