@@ -5,7 +5,7 @@ from decimal import Decimal, localcontext
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rlreport.figures import ragged, rounding
@@ -31,6 +31,23 @@ def test_a_figure_has_ten_digits_and_is_at_most_half_a_unit_away(value: float) -
         away = Decimal(found) - Decimal(value)
         unit = Decimal(1).scaleb(exact.adjusted() - 9) if value else Decimal(1)
         assert abs(away) <= unit * Decimal("0.504")
+
+
+# Numbers near the half between two of ten digits, about which another rule would decide otherwise
+HALVES = st.builds(
+    lambda whole, part, power: (whole + part) * 10.0**power,
+    whole=st.integers(10**9, 10**10 - 1),
+    part=st.floats(0.49, 0.51),
+    power=st.integers(-300, 290),
+)
+
+
+@given(st.one_of(st.floats(), HALVES))
+@example(-0.0)
+@example(1.7976931348623157e308)
+def test_one_number_is_rounded_as_many_are(value: float) -> None:
+    one = np.float64(rounding.rounded(value))
+    assert one.tobytes() == rounding.significant(value).tobytes()
 
 
 @given(NUMBERS, NUMBERS)

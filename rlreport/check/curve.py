@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -332,8 +333,8 @@ def read_curve(
         steps=given[0],
         values=given[1],
         kind=kind,
-        first=levels.level(*levels.first),
-        last=levels.level(*levels.last),
+        first=levels.first_level,
+        last=levels.last_level,
         highest=levels.extreme(1),
         lowest=levels.extreme(-1),
         changed=_changed(levels),
@@ -430,25 +431,46 @@ class _Levels:
         """
         return width if width >= LEAST_LEVEL else min(width + 1, self.width)
 
+    @cached_property
+    def first_level(self) -> Level:
+        return self.level(*self.first)
+
+    @cached_property
+    def last_level(self) -> Level:
+        return self.level(*self.last)
+
     def level(self, start: int, stop: int) -> Level:
         """Return the plain mean of the logged values of a stretch, without its spikes."""
         prepared = self.fitted.prepared
-        first = int(prepared.steps[start])
-        last = int(prepared.until[stop - 1])
-        steps, values = self.given
-        rows = slice(*np.searchsorted(steps, (first, last + 1)).tolist())
-        spikes = prepared.steps[prepared.spikes]
-        is_spike = np.isin(steps[rows], spikes)
-        usual = values[rows][~is_spike]
-        if not len(usual):
-            usual = values[rows]
-            is_spike[:] = False
+        usual, without = self._usual_values(start, stop)
         value = _mean(usual)
         error = self.fitted.fit.noise.of_mean(start, stop)
         # An error of logarithms is relative to the value.
         error *= abs(value) if prepared.is_log else prepared.scale
-        without = tuple(steps[rows][is_spike].tolist())
-        return Level(value, (first, last), rounded(error), len(usual), without)
+        first_step = int(prepared.steps[start])
+        last_step = int(prepared.until[stop - 1])
+        return Level(
+            value=value,
+            steps=(first_step, last_step),
+            se=rounded(error),
+            count=len(usual),
+            without=tuple(without.tolist()),
+        )
+
+    def _usual_values(self, start: int, stop: int) -> tuple[Floats, Ints]:
+        """Return the logged values of a stretch without its spikes, and the steps of these."""
+        prepared = self.fitted.prepared
+        steps, values = self.given
+        bounds = (prepared.steps[start], prepared.until[stop - 1] + 1)
+        rows = slice(*np.searchsorted(steps, bounds).tolist())
+        steps = steps[rows]
+        values = values[rows]
+        if not len(prepared.spikes):
+            return values, steps[:0]
+        is_spike = np.isin(steps, prepared.steps[prepared.spikes])
+        if is_spike.all():
+            return values, steps[:0]
+        return values[~is_spike], steps[is_spike]
 
     def mean(self, start: int, stop: int) -> float:
         """Return the mean of a stretch in the units of the fit."""
@@ -464,7 +486,7 @@ class _Levels:
             found = self.level(at, at + 1)
         else:
             found = self.level(*self._extreme_stretch(sign))
-        candidates = [found, self.level(*self.first), self.level(*self.last)]
+        candidates = [found, self.first_level, self.last_level]
         return max(candidates, key=lambda level: sign * level.value)
 
     def _extreme_stretch(self, sign: int) -> tuple[int, int]:
@@ -482,7 +504,12 @@ class _Levels:
             width = min(self.width, piece.stop - piece.start)
             stretches.append((piece.start, piece.start + width))
             stretches.append((piece.stop - width, piece.stop))
-        return max(stretches, key=lambda ends: sign * self.level(*ends).value)
+        return max(stretches, key=lambda ends: sign * self._value(*ends))
+
+    def _value(self, start: int, stop: int) -> float:
+        """Return the value of the level of a stretch."""
+        usual, _ = self._usual_values(start, stop)
+        return _mean(usual)
 
 
 def _mean(values: Floats) -> float:

@@ -43,6 +43,10 @@ _QUANTITIES: dict[str, tuple[Quantity, str]] = {
 
 def run_courses(report: RunReport) -> list[tuple[Column, Course]]:
     """Return (column, course) of the run's key figures; a course has the means by window."""
+    return report.once("courses", lambda: _run_courses(report))
+
+
+def _run_courses(report: RunReport) -> list[tuple[Column, Course]]:
     run = report.run
     steps = run.tables.without_step_in_progress().training().steps
     metrics = map(str, run.tables.metrics.columns[1:])  # without the step

@@ -230,8 +230,8 @@ def _bigrams_by_step(run: Run, sample: TextSample, window: Window) -> list[list[
     An answer that a prompt gets several times in a step comes once.
     """
     rows = np.asarray(sample.rows)
-    ends = (window.rows.start, window.rows.stop)
-    start, stop = np.searchsorted(rows, ends).tolist()
+    bounds = (window.rows.start, window.rows.stop)
+    start, stop = np.searchsorted(rows, bounds).tolist()
     rows = rows[start:stop]
     offsets = sample.offsets[start : stop + 1]
     units = sample.units[offsets[0] : offsets[-1]].astype(np.int64)
