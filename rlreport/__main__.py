@@ -5,10 +5,7 @@ Python imports before this one, such as ``types``, can still come from it; ``pyt
 prevents that.
 """
 
-import atexit
-import os
 import sys
-import threading
 
 
 def main() -> None:
@@ -26,25 +23,6 @@ def main() -> None:
             signals.ignore()
     except KeyboardInterrupt:  # a further one, while the command handled the first
         sys.exit(signals.INTERRUPTED)
-    except SystemExit as end:
-        _end(end)
-
-
-def _end(end: SystemExit) -> None:
-    """End this process without freeing its objects, which takes as long as a page of a report.
-
-    Where there is more to do, such as to tell of a full disk, Python does it.
-    """
-    streams = [stream for stream in (sys.stdout, sys.stderr) if stream is not None]
-    if not isinstance(end.code, int) or threading.active_count() > 1:
-        raise end
-    atexit._run_exitfuncs()
-    try:
-        for stream in streams:
-            stream.flush()
-    except (OSError, ValueError):
-        raise end from None
-    os._exit(end.code)
 
 
 if __name__ == "__main__":

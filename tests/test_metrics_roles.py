@@ -8,7 +8,14 @@ import pytest
 
 from rlreport.check.verdict import Verdict
 from rlreport.flows.build import check_logs
-from rlreport.metrics.roles import Key, known_keys
+from rlreport.metrics.roles import (
+    PLAIN_NAMES,
+    ROLES,
+    Key,
+    has_role,
+    known_keys,
+    roles_of,
+)
 from rlreport.options import BuildOptions
 from tests.reading import write
 
@@ -167,3 +174,18 @@ def test_four_values_are_judged_by_limits_alone(tmp_path: Path) -> None:
     verdict = check_logs([path], BuildOptions(workers=1))
     found = {finding.id for finding in verdict.findings}
     assert found == {"tool_errors", "zero_variance_groups", "stale_rollouts"}
+
+
+def test_a_metric_has_the_roles_that_it_has_alone():
+    names = {
+        *PLAIN_NAMES.values(),
+        "ppo_kl",
+        "train/kl",
+        "step",
+        "kl_k1",
+        "actor/kl_loss",
+    }
+    names |= {key.key for key in known_keys()}
+    for name in names:
+        alone = roles_of([name])
+        assert {role for role in ROLES if has_role(name, role)} == alone.keys(), name

@@ -14,7 +14,7 @@ from rlreport.check.run import Run, has
 from rlreport.check.series import Series
 from rlreport.figures.ragged import Floats
 from rlreport.figures.rounding import significant
-from rlreport.metrics.roles import roles_of
+from rlreport.metrics.roles import has_role
 
 MOST_POINTS = 50  # of a curve; longer ones have means of neighbours
 _DIGITS = 6  # of a value
@@ -51,7 +51,7 @@ def run_curves(run: Run, courses: Mapping[Quantity, Course]) -> list[dict[str, A
 
 def _name(quantity: Quantity, course: Course) -> str:
     """Return a quantity's name; of one that may have two units, that in the other unit differs."""
-    if quantity == "kl" and "kl_token" in roles_of([course.column]):
+    if quantity == "kl" and has_role(course.column, "kl_token"):
         return "kl_token"  # the mean over tokens, not the sum over a response
     if quantity == "length" and re.search("char", course.column):
         return "length_chars"

@@ -61,6 +61,8 @@ _LINK = f"{SVG}a"
 _ADDRESS = "{http://www.w3.org/1999/xlink}href"
 _SAFE_ADDRESSES = ("https://", "http://", "mailto:")
 _NUMBER = re.compile(r"-?\d*\.?\d+(?:e[-+]?\d+)?")
+# A control character in JSON, or what only looks like one
+_ESCAPED = re.compile(r"\\[bfru]")
 _TEXT_SIZE = re.compile(
     r'("(?:labelFontSize|titleFontSize|fontSize)":(?:\{"value":)?)\d+'
 )
@@ -199,6 +201,11 @@ def _png_chunk(kind: bytes, data: bytes) -> bytes:
 
 
 def _json(vega: Spec) -> str:
+    """Return a specification as JSON, without characters that XML cannot hold."""
+    with suppress(TypeError):  # a lone surrogate
+        text = orjson.dumps(vega).decode()
+        if not _ESCAPED.search(text) and printable(text) == text:
+            return text
     return orjson.dumps(_make_printable(vega)).decode()
 
 

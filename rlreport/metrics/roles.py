@@ -259,6 +259,15 @@ def roles_of(
     return roles
 
 
+def has_role(name: str, role: str) -> bool:
+    """Return whether ``roles_of`` gives a metric this role, if it is the only one."""
+    keys = _keys_of(name)
+    if keys:
+        return any(key.role == role for key in keys)
+    plain = _SUFFIXES.sub("", without_prefixes(name))
+    return _first_match(ROLES[role], {name: plain}) is not None
+
+
 def _preference(name: str) -> tuple[bool, int, str]:
     """Return the sort key of a metric's name: names to prefer come first, see ``roles_of``."""
     is_of_rollouts = name.lower().startswith("rollout")

@@ -15,7 +15,7 @@ from rlreport.comparison.saved import section
 from rlreport.draw.sparkline import sparkline
 from rlreport.figures.ragged import Floats
 from rlreport.formats.logged import dicts
-from rlreport.metrics.roles import roles_of
+from rlreport.metrics.roles import has_role
 from rlreport.pages.page_data import IndexMetricData
 from rlreport.text.messages import message, translatable
 from rlreport.text.numbers import NumberKind
@@ -161,7 +161,7 @@ def _earlier_entries(about: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
     for course in dicts(section(about, "verdict").get("course")):
         quantity = course.get("quantity")
         column = str(section(course, "series").get("column"))
-        if quantity == "kl" and "kl_token" in roles_of([column]):
+        if quantity == "kl" and has_role(column, "kl_token"):
             quantity = "kl_token"
         elif quantity == "length" and "char" in column:
             quantity = "length_chars"
