@@ -24,6 +24,18 @@ import orjson
 
 from benchmarks.builds import compile_once, python_of, timed
 
+# ``python -m rlreport`` ends its process without freeing objects, or letting a profiler write
+PROFILED = """
+import cProfile, sys
+from rlreport.cli.main import main
+profile = cProfile.Profile()
+path = sys.argv.pop(1)
+try:
+    profile.runcall(main, prog_name="rlreport")
+finally:
+    profile.dump_stats(path)
+"""
+
 
 def without_last_step(log: Path, copy: Path) -> dict[Path, bytes]:
     """Copy a log without its last step; return what to append to each file."""
@@ -131,8 +143,7 @@ class Growth:
         cache = str(self.after / "cache")
         build = self.command(self.after, "--cache", cache, workers=1)
         file = self.after / "profile"
-        profiler = ["-m", "cProfile", "-o", str(file), "-m"]
-        timed([*self.python, *profiler, "rlreport", *build])
+        timed([*self.python, "-c", PROFILED, str(file), *build])
         text = io.StringIO()
         stats = pstats.Stats(str(file), stream=text).strip_dirs()
         stats.sort_stats("tottime").print_stats(most)
