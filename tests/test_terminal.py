@@ -348,5 +348,5 @@ def test_a_build_names_its_phases_in_order(log, tmp_path):
         build_report(log, tmp_path / "r.html", quiet=False, workers=1)
     names = re.findall(r"([a-z]+(?: [a-z]+)?)(?: …|: +\d+%)", terminal.written)
     assert " → ".join(dict.fromkeys(names)) == (
-        "reading metrics → reading → summarising → checking → drawing → rendering → writing"
+        "reading metrics → reading → summarising → checking → rendering → writing"
     )
