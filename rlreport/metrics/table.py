@@ -141,9 +141,8 @@ class MetricsTable:
     def add(self, records: Iterator[Record]) -> None:
         """Add the records of a log, a block of them at a time to bound memory."""
         last: dict[str, int] = {}  # metric -> its last step in the piece
-        highest = (
-            -1
-        )  # step of the piece: only a record below it may have a step that falls
+        # The highest step of the piece: only a record below it may have a step that falls.
+        highest = -1
         step_before = None
         while block := list(islice(records, _BLOCK_ROWS)):
             columns: defaultdict[str, list[tuple[int, float, int]]] = defaultdict(list)

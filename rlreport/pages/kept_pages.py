@@ -14,8 +14,8 @@ from rlreport.pages.encoded import EncodedPage
 from rlreport.pages.page import Encode
 from rlreport.system.cache import Store, fingerprint, pack, program, store_at, unpack
 
-# Fields of ``StepJob`` and of its plan that number the rows of all responses: a page shows none
-# of them, and an earlier step that grew moves those of later ones.
+# Fields of ``StepJob`` that number the rows of all responses: a page shows no such number, and an
+# earlier step that grew moves those of later ones. What else they have is added apart.
 _OF_RUN = ("plan", "selection")
 
 

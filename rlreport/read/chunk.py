@@ -25,8 +25,7 @@ from rlreport.read.record import ParsedRow
 from rlreport.read.remarks import LogPosition, Remarks
 from rlreport.read.rollouts import rollout_part
 from rlreport.read.spool import Parcel, PartFolder
-from rlreport.read.texts import Columns as Columns
-from rlreport.read.texts import clean_texts, text_columns, text_hash
+from rlreport.read.texts import Columns, clean_texts, text_columns, text_hash
 from rlreport.read.token_rows import TokenRows, token_rows
 from rlreport.read.vocabulary import Numbers
 from rlreport.system.function_process import Signature

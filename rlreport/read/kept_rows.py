@@ -15,7 +15,6 @@ from rlreport.figures.ragged import Ints
 from rlreport.formats.trl import Trackio
 from rlreport.read.chunk import (
     Chunk,
-    Columns,
     Extra,
     LeftOut,
     joined_columns,
@@ -31,6 +30,7 @@ from rlreport.read.restarts import (
     starts_of,
     superseded_rows,
 )
+from rlreport.read.texts import Columns
 from rlreport.tables import Note, NoteKind, RowRole
 from rlreport.text.messages import message, translatable
 

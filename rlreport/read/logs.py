@@ -20,7 +20,7 @@ from rlreport.options import GaeOptions, ReadOptions
 from rlreport.read.absent import absent_notes
 from rlreport.read.changed import Change, change_notes, first_changes, incomplete_from
 from rlreport.read.choice import choose_rows
-from rlreport.read.chunk import Chunk, Columns, RangeSettings
+from rlreport.read.chunk import Chunk, RangeSettings
 from rlreport.read.detect import LogFiles, detect_formats
 from rlreport.read.grades import dropped_rows, missing_grade_notes
 from rlreport.read.kept_rows import LogRows, log_rows
@@ -54,6 +54,7 @@ from rlreport.read.tables import (
     tool_table,
     tools_used,
 )
+from rlreport.read.texts import Columns
 from rlreport.read.trl_folders import Trainer
 from rlreport.system.cache import Store, store_at
 from rlreport.system.function_process import Signature

@@ -19,7 +19,6 @@ from rlreport.formats.containers import read_objects
 from rlreport.formats.renamed import RLBoard
 from rlreport.read.chunk import (
     Chunk,
-    Columns,
     Extra,
     LeftOut,
     RangeCounts,
@@ -41,6 +40,7 @@ from rlreport.read.record import ParsedRow, load_object, parse_record
 from rlreport.read.remarks import MAX_UNREAD, LogPosition, Oddity, Remarks, UnreadLine
 from rlreport.read.scoring import row_arguments
 from rlreport.read.spool import PartFolder, packed_part
+from rlreport.read.texts import Columns
 from rlreport.read.vocabulary import Numbers
 from rlreport.system.cache import Store, pack, program, unpack
 from rlreport.tables import NoteKind, RowRole

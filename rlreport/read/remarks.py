@@ -57,8 +57,6 @@ class Remarks:
 
 
 _MAX_ALIKE = 3  # notes with one text that are kept, each with the name of its file
-
-
 _MAX_UNLIKE = 20  # notes with different texts on files that are not read
 
 

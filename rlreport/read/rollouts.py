@@ -367,10 +367,9 @@ class Rollouts(RolloutPart):
         return None if start == ABSENT else self.texts[start:stop].tobytes().decode()
 
     def each_text(self, name: str, indices: Ints) -> Iterator[str | None]:
-        """Yield a text of each of several responses, as ``text`` returns it."""
-        texts = self.texts
-        for start, stop in self.spans[indices, TEXTS.index(name)].tolist():
-            yield None if start == ABSENT else texts[start:stop].tobytes().decode()
+        """Return a text of each of several responses, as ``text`` does."""
+        spans = self.spans[indices, TEXTS.index(name)].tolist()
+        return map(self._decoded, spans)
 
     def take(self, rows: Sequence[int] | Ints) -> Rollouts:
         """Return the responses in ``rows``, ascending, with arrays in memory instead of files."""

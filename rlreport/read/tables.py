@@ -17,7 +17,6 @@ from rlreport.figures.turns import MAX_TOOLS, Ending, ToolCounts
 from rlreport.read.chunk import (
     FIELD_BITS,
     MAX_EXTRAS,
-    Columns,
     FinishSource,
     RangeCounts,
 )
@@ -25,6 +24,7 @@ from rlreport.read.grades import clear_missing_grades
 from rlreport.read.kept_rows import Hashes, LogRows
 from rlreport.read.rollouts import Rollouts
 from rlreport.read.spool import no_rollouts
+from rlreport.read.texts import Columns
 from rlreport.tables import LogTables, Note, RowRole, TokenSample, listed_tool
 from rlreport.text.clean import number_as_text
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 Ids = NDArray[np.int32]
@@ -27,13 +28,6 @@ class Numbers(dict[str, int]):
 
     def renumbered(self, ids: Ids) -> tuple[Ids, list[str]]:
         """Return ids numbered by first occurrence among themselves, and the string of each."""
-        count = len(ids)
-        # Position of the first occurrence of each string: of several assignments, the last counts.
-        first = np.full(len(self), count)
-        first[ids[::-1]] = np.arange(count)[::-1]
-        used = np.flatnonzero(first < count)
-        used = used[np.argsort(first[used])]
-        new_ids = np.zeros(len(self), np.int32)
-        new_ids[used] = np.arange(len(used))
+        new_ids, used = pd.factorize(ids)
         strings = list(self)
-        return new_ids[ids], [strings[number] for number in used.tolist()]
+        return new_ids.astype(np.int32), [strings[number] for number in used.tolist()]
