@@ -72,11 +72,21 @@ class Tab:
         self.said.clear()
         self.asked.clear()
         self.page.goto(address)
-        try:
-            self._protocol.send("Page.resetNavigationHistory")
-        except Error:  # Chromium has moved the page to another process meanwhile
-            self._protocol = self.page.context.new_cdp_session(self.page)
-            self._protocol.send("Page.resetNavigationHistory")
+        self._forget_history()
+
+    def _forget_history(self, patience: float = 10) -> None:
+        """Empties the history, also where Chromium still moves the page between processes."""
+        end = time.monotonic() + patience
+        while True:
+            try:
+                self._protocol.send("Page.resetNavigationHistory")
+            except Error:
+                if time.monotonic() > end:
+                    raise
+                time.sleep(0.05)
+                self._protocol = self.page.context.new_cdp_session(self.page)
+            else:
+                return
 
     def empty(self) -> bool:
         """Forgets everything of its pages; False where it cannot."""
