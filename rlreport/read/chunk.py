@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlreport.fields import CANONICAL, REWARDS, AssumedStep
-from rlreport.figures.constant import compact
+from rlreport.figures.constant import compact_if_long
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.figures.rounding import difference, significant
 from rlreport.figures.tokens import TokenFigures, response_figures, thinking_tokens
@@ -310,7 +310,7 @@ def joined_columns(parts: Sequence[Columns]) -> Columns:
                 columns.append(part.pop(name))
             else:
                 columns.append(np.full(length, missing, dtype))
-        joined[name] = compact(np.concatenate(columns))
+        joined[name] = compact_if_long(np.concatenate(columns))
         # Of the small arrays of parts gaps are left, in which no joined column has room.
         freed += joined[name].size * dtype.itemsize
         del columns

@@ -13,7 +13,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from rlreport.errors import UnusableInputError, UsageError
-from rlreport.figures.constant import compact
+from rlreport.figures.constant import compact_if_long, is_constant
 from rlreport.figures.ragged import Ints
 from rlreport.figures.tokens import correctness
 from rlreport.options import GaeOptions, ReadOptions
@@ -288,7 +288,8 @@ def _compacted(columns: Columns) -> Columns:
     small = {}
     for name, values in columns.items():
         # Columns from the cache are views of all bytes of an entry: copies let go of these.
-        small[name] = compact(values if values.base is None else values.copy())
+        is_own = values.base is None or is_constant(values)
+        small[name] = compact_if_long(values if is_own else values.copy())
     return small
 
 
