@@ -267,9 +267,12 @@ def read_chunks(
         _folder_for_parts(options) as folder,
         progress.phase(message("reading"), size, "B") as advance,
     ):
-        settings = RangeSettings(options, gae, folder, limits, signature)
-        shared = settings, store, nodes
         seconds = size / _BYTES_PER_SECOND
+        at_once = store is None and workers.alone(len(groups), seconds)
+        settings = RangeSettings(options, gae, folder, limits, signature)
+        if at_once:
+            settings = replace(settings, spool=spool)
+        shared = settings, store, nodes
         # Closed before the folder is removed, so that no worker writes to it any more
         with closing(workers.map(_read, groups, shared, seconds=seconds)) as results:
             for group, chunk in zip(groups, results, strict=True):

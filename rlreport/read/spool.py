@@ -2,7 +2,8 @@
 
 A worker puts those of the rows it reads into a ``PartFolder``, a file for some MB of a log, and the
 main process moves them to the ``RolloutSpool``: neither ever holds those of a whole log in memory,
-although one worker reads a compressed file of any size.
+although one worker reads a compressed file of any size. If the main process is the only one that
+reads, it appends them to the spool at once.
 """
 
 from __future__ import annotations
@@ -155,6 +156,13 @@ class RolloutSpool:
                 # At once, so that the disk never holds two copies of all parts
                 if isinstance(parcel, Path):
                     parcel.unlink()
+        except OSError as error:
+            raise cannot_write(error) from None
+
+    def append(self, part: RolloutPart) -> None:
+        """Append a part that this process read."""
+        try:
+            self._append(part)
         except OSError as error:
             raise cannot_write(error) from None
 
