@@ -362,10 +362,10 @@ def test_data_that_cannot_be_decompressed_is_not_there(tmp_path):
 def test_a_folder_in_the_place_of_an_entry_is_not_left_open(tmp_path):
     store = Store(tmp_path)
     store._path(b"a").mkdir(parents=True)
-    before = os.listdir("/proc/self/fd")
+    before = sorted(Path("/proc/self/fd").iterdir())
     for _ in range(3):
         assert store.get(b"a") is None
-    assert os.listdir("/proc/self/fd") == before
+    assert sorted(Path("/proc/self/fd").iterdir()) == before
 
 
 def test_an_old_entry_of_a_read_only_cache_is_used(tmp_path, monkeypatch):
