@@ -66,7 +66,7 @@ class PartFolder:
 def part_folder() -> Iterator[PartFolder]:
     """Yield a new folder, and remove it at the end."""
     # The name is chosen first, so that an interrupt during mkdir leaves nothing.
-    path = Path(tempfile.gettempdir()) / f"rlreport-{secrets.token_hex(8)}"
+    path = _temporary_folder() / f"rlreport-{secrets.token_hex(8)}"
     try:
         try:
             path.mkdir(mode=0o700)
@@ -240,5 +240,16 @@ def no_rollouts() -> Rollouts:
 def cannot_write(error: OSError) -> OutputError:
     """Return the error to raise where a temporary file cannot be written."""
     return OutputError(
-        f"cannot write temporary files to {tempfile.gettempdir()}: {error.strerror}"
+        f"cannot write temporary files to {_temporary_folder()}: {error.strerror}"
     )
+
+
+def _temporary_folder() -> Path:
+    """Return the folder for temporary files; OutputError if Python finds none to write to."""
+    try:
+        return Path(tempfile.gettempdir())
+    except FileNotFoundError as error:  # its text has the folders that were tried
+        raise OutputError(
+            f"cannot write temporary files: {error.strerror}; set TMPDIR to a folder that can be "
+            "written to"
+        ) from None
