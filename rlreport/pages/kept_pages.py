@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -39,16 +38,19 @@ class KeptPages:
         common = fingerprint((program(), encode, replace(context, options=same_pages)))
         return cls(store_at(options.cache), common)
 
-    def page(self, job: StepJob, render: Callable[[], StepPage]) -> StepPage:
-        """Return the page of a step from the cache; else render it, and keep it."""
-        key = b"page " + fingerprint((self.common, _inputs(job)))
+    def key(self, job: StepJob) -> bytes:
+        """Return the key of a step's page."""
+        return b"page " + fingerprint((self.common, _inputs(job)))
+
+    def page(self, key: bytes, job: StepJob) -> StepPage | None:
+        """Return the page of a step from the cache, None if it is not there."""
         kept = self.store.get(key)
-        if kept is not None:
-            return _unpacked(kept, job)
-        page = render()
+        return None if kept is None else _unpacked(kept, job)
+
+    def keep(self, key: bytes, page: StepPage) -> None:
+        """Put the page of a step into the cache."""
         with suppress(TypeError):  # a text that JSON cannot represent
             self.store.put(key, _packed(page))
-        return page
 
 
 def _inputs(job: StepJob) -> tuple[Any, ...]:
@@ -65,24 +67,17 @@ def _inputs(job: StepJob) -> tuple[Any, ...]:
 
 
 def _content(job: StepJob) -> tuple[Any, ...]:
-    """Return the texts, tokens and places of a step's responses, whatever else the run has."""
-    rows = job.selection.rows
-    # Ascending, with positions and a vocabulary of their own
-    rollouts = job.selection.rollouts.take(rows)
-    places = rollouts.places
+    """Return what tells a step's responses apart from others, in the order on the page."""
+    rollouts = job.selection.rollouts
+    indices = rollouts.indices(job.selection.rows)
+    places = rollouts.places.take(indices)
     return (
-        np.argsort(np.argsort(rows)),  # the order on the page
         places.n,
         places.line,
         [places.names[file] for file in places.file.tolist()],
-        rollouts.spans,
-        rollouts.texts,
-        rollouts.lengths,
-        rollouts.flags,
-        rollouts.ids,
-        rollouts.sampled,
-        rollouts.figures,
-        rollouts.vocabulary,
+        rollouts.digests[indices],  # of texts, tokens and values per token
+        # of the run
+        list(rollouts.figures),
         rollouts.style,
     )
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -61,25 +60,42 @@ def render_steps(report: RunReport, level: int, renderer: Renderer) -> list[Step
     begin_drawing(report)
     kept = KeptPages.of(report.shared, renderer.encode)
     columns = _columns(report)
-    results = renderer.workers.map(
-        _page,
-        [_step_job(report, plan, columns) for plan in plans],
-        _Shared(renderer.encode, report.shared, kept),
-        seconds=_SECONDS_PER_PAGE * len(plans),
-    )
+    jobs = [_step_job(report, plan, columns) for plan in plans]
     del columns  # they are large
-    pages = []
     file = PageFile()
+
+    def stored(page: StepPage) -> StepPage:
+        """Return a page with its contents in the file, and what the run says of its rows."""
+        listed = with_interest(page.listed, report, page.plan.pinned)
+        return page._replace(page=file.put(page.page.load()), listed=listed)
+
     phase = renderer.progress.phase(message("rendering"), len(plans), message("pages"))
+    pages: dict[int, StepPage] = {}  # by index in ``plans``
+    keys: dict[int, bytes] = {}  # of the pages that are not in the cache
     with phase as advance:
-        for page in results:
-            listed = with_interest(page.listed, report, page.plan.pinned)
-            stored = file.put(page.page.load())
-            pages.append(page._replace(page=stored, listed=listed))
+        if kept:
+            for number, job in enumerate(jobs):
+                key = kept.key(job)
+                page = kept.page(key, job)
+                if page is None:
+                    keys[number] = key
+                else:
+                    pages[number] = stored(page)
+                    advance(1)
+        missing = [number for number in range(len(jobs)) if number not in pages]
+        results = renderer.workers.map(
+            _page,
+            [(jobs[number], keys.get(number)) for number in missing],
+            _Shared(renderer.encode, report.shared, kept),
+            seconds=_SECONDS_PER_PAGE * len(missing),
+        )
+        del jobs
+        for number, page in zip(missing, results, strict=True):
+            pages[number] = stored(page)
             advance(1)
     if kept:
         kept.store.trim()  # to its maximum size
-    return pages
+    return [pages[number] for number in range(len(plans))]
 
 
 def _step_job(report: RunReport, plan: StepPlan, columns: _Columns) -> StepJob:
@@ -163,11 +179,14 @@ class _Shared(NamedTuple):
     kept: KeptPages | None  # pages in the cache, None without one
 
 
-def _page(job: StepJob, shared: _Shared) -> StepPage:
-    """Return the page of a step, from the cache if it is there; a worker's job."""
+def _page(keyed: tuple[StepJob, bytes | None], shared: _Shared) -> StepPage:
+    """Return the page of a step, and put it into the cache under its key; a worker's job."""
+    job, key = keyed
     encode, context, kept = shared
-    render = partial(_render, job, context, encode)
-    return kept.page(job, render) if kept else render()
+    page = _render(job, context, encode)
+    if kept and key:
+        kept.keep(key, page)
+    return page
 
 
 def _render(job: StepJob, context: PageContext, encode: Encode) -> StepPage:

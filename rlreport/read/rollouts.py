@@ -22,6 +22,7 @@ from rlreport.figures.ragged import Floats, Ints, offsets_of
 from rlreport.figures.tokens import KEPT, TokenFigures
 from rlreport.figures.turns import is_number
 from rlreport.options import ReadOptions
+from rlreport.read.digests import digests_of, string_hashes
 from rlreport.read.record import ParsedRow
 from rlreport.read.texts import CleanTexts
 from rlreport.read.token_rows import TokenRows
@@ -123,19 +124,22 @@ class RolloutPart:
     sampled: NDArray[np.bool_]  # (N,), whether the policy sampled the token
     figures: dict[str, Floats32]  # name in KEPT -> (N,), NaN where not logged
     vocabulary: list[str] = field(repr=False)  # token strings as logged
+    # (R, DIGEST_BYTES), a hash of all of the above of each response; (R, 0) without a cache, in
+    # which what is made of responses is found by it
+    digests: NDArray[np.uint8]
 
     def packed(self) -> list[bytes | memoryview]:
         """Return the pieces of the bytes that ``unpacked`` reads."""
         head = {"figures": list(self.figures), "vocabulary": self.vocabulary}
         arrays: list[Any] = [self.spans, self.texts, self.lengths, self.flags]
-        arrays += [self.ids, self.sampled, *self.figures.values()]
+        arrays += [self.ids, self.sampled, self.digests, *self.figures.values()]
         return packed_pieces(head, arrays)
 
     @classmethod
     def unpacked(cls, data: bytes) -> RolloutPart:
         """Return the part that ``packed`` wrote; its arrays are views of ``data``."""
         head, arrays = unpack(data)
-        spans, texts, lengths, flags, ids, sampled, *figures = arrays
+        spans, texts, lengths, flags, ids, sampled, digests, *figures = arrays
         return cls(
             spans=spans,
             texts=texts,
@@ -145,6 +149,7 @@ class RolloutPart:
             sampled=sampled,
             figures=dict(zip(head["figures"], figures, strict=True)),
             vocabulary=head["vocabulary"],
+            digests=digests,
         )
 
 
@@ -245,9 +250,16 @@ def rollout_part(
         sampled=np.zeros(0, np.bool_),
         figures={},
         vocabulary=[],
+        digests=np.zeros((len(rows), 0), np.uint8),
     )
     if tokens is not None:
         _add_tokens(part, tokens, figures)
+    if options.cache:
+        strings = string_hashes(part.vocabulary)[part.ids]
+        columns = {"string": strings, "sampled": part.sampled, **part.figures}
+        part.digests = digests_of(
+            part.spans, part.texts, part.flags, part.lengths, columns
+        )
     return part
 
 
@@ -391,6 +403,7 @@ class Rollouts(RolloutPart):
             sampled=self.sampled[tokens],
             figures={name: values[tokens] for name, values in self.figures.items()},
             vocabulary=[self.vocabulary[number] for number in used.tolist()],
+            digests=self.digests[indices],
             maps=(),
         )
         self.unload()

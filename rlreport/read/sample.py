@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import NamedTuple, TypeVar
@@ -12,11 +12,12 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from rlreport.figures.constant import compact
-from rlreport.figures.ragged import Floats, Ints, offsets_of
+from rlreport.figures.ragged import Ints, offsets_of
 from rlreport.figures.rounding import significant
 from rlreport.figures.tokens import TokenFigures, find_loops
 from rlreport.options import ReadOptions
 from rlreport.read.chunk import MAX_TEXT
+from rlreport.read.kept_sample import Ids, KeptSample, Part, Units
 from rlreport.read.limits import ReadLimits
 from rlreport.read.rollouts import (
     EDGE,
@@ -41,35 +42,7 @@ _MAX_STRING = 200
 _LARGEST = 2.0**40
 _ROWS_PER_SECOND = 4_000  # that one process collects, to decide whether to use several
 
-Ids = NDArray[np.int32]
 Number = TypeVar("Number", np.int32, np.int64)
-
-
-class Units(NamedTuple):
-    """Texts as token or word ids: row and length of each text, and all ids concatenated."""
-
-    rows: Ints  # of the response table, ascending
-    lengths: Ints
-    ids: Ids
-
-    def renumbered(self, numbers: Ids) -> Units:
-        """Return the same texts with ``numbers[id]`` instead of each id."""
-        return self._replace(ids=numbers[self.ids])
-
-
-class Part(NamedTuple):
-    """Texts and values per token of R sampled responses; ids are indices of ``strings``."""
-
-    units: Units  # tokens of the responses; words for a response without logged tokens
-    words: Units
-    references: Units  # words of the reference policy's responses
-    # bool (R,), whether the response's ``units`` are tokens
-    is_token: NDArray[np.bool_]
-    # float64 (R,), distinct bigrams / all bigrams, NaN without bigrams
-    distinct_2: Floats
-    # float32 (len(FIGURES), ids of ``units``): KL etc. of each, NaN where not logged
-    figures: NDArray[np.float32]
-    strings: list[str]
 
 
 def with_sample(
@@ -79,11 +52,9 @@ def with_sample(
 
     ``rows`` are those of the response table to sample, ascending.
     """
-    jobs = [Selection(scan.rollouts, of_job) for of_job in _jobs(scan, rows, limits)]
-    seconds = len(rows) / _ROWS_PER_SECOND
     strings = Numbers()
     parts = []
-    for part in workers.map(_collect, jobs, options, seconds=seconds):
+    for part in _parts(scan.rollouts, _jobs(scan, rows, limits), options, workers):
         # Each part numbers the strings it found: ``numbers`` leads to those across all parts.
         numbers = strings.of(part.strings)
         renumbered = part._replace(
@@ -94,6 +65,30 @@ def with_sample(
         )
         parts.append(renumbered)
     return _with_texts(scan, rows, parts, list(strings))
+
+
+def _parts(
+    rollouts: Rollouts, jobs: Sequence[Ints], options: ReadOptions, workers: Workers
+) -> Iterator[Part]:
+    """Yield the part of the sample with the rows of each job, from the cache if it is there."""
+    kept = KeptSample.of(rollouts, options)
+    found: list[Part | None] = [None] * len(jobs)
+    keys = [b""] * len(jobs)
+    if kept:
+        keys = [kept.key(rollouts, rows) for rows in jobs]
+        found = [kept.part(*job) for job in zip(keys, jobs, strict=True)]
+    missing = [rows for rows, part in zip(jobs, found, strict=True) if part is None]
+    seconds = sum(map(len, missing)) / _ROWS_PER_SECOND
+    selections = [Selection(rollouts, rows) for rows in missing]
+    collected = workers.map(_collect, selections, options, seconds=seconds)
+    for key, rows, part in zip(keys, jobs, found, strict=True):
+        if part is not None:
+            yield part
+            continue
+        new = next(collected)
+        if kept:
+            kept.keep(key, new, rows)
+        yield new
 
 
 def _jobs(scan: Scan, rows: Ints, limits: ReadLimits) -> list[Ints]:

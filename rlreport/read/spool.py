@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from rlreport.errors import OutputError
 from rlreport.figures.ragged import Ints, offsets_of
 from rlreport.figures.tokens import KEPT
+from rlreport.read.digests import DIGEST_BYTES
 from rlreport.read.rollouts import (
     ABSENT,
     TEXTS,
@@ -142,6 +143,7 @@ class RolloutSpool:
         self._spans = _Column(np.int64)
         self._lengths = _Column(np.int64)
         self._flags = _Column(np.uint8)
+        self._digests = _Column(np.uint8)
         self._numbers = Numbers()
         self._texts = _Column(np.uint8)
         self._ids = _Column(np.int32)
@@ -174,6 +176,7 @@ class RolloutSpool:
         self._spans.append(spans.ravel())
         self._lengths.append(part.lengths)
         self._flags.append(part.flags)
+        self._digests.append(part.digests.ravel())
         # Each column of figures has a value for every token, NaN where one was not logged.
         for name in part.figures:
             if name not in self._figures:
@@ -210,6 +213,8 @@ class RolloutSpool:
         vocabulary = list(self._numbers)
         spans = self._spans_of_rows()[order]
         spans[:, _CALL] = ABSENT  # pages need no reward function
+        width = DIGEST_BYTES if self._digests.size else 0  # none without a cache
+        digests = self._digests.mapped().reshape(len(lengths), width)
         maps: list[mmap.mmap] = []
         figures = {}
         for name in KEPT:
@@ -226,6 +231,7 @@ class RolloutSpool:
             sampled=self._sampled.mapped(maps),
             figures=figures,
             vocabulary=vocabulary,
+            digests=digests[order],
             style=detect_style(vocabulary[:_STYLE_TOKENS]),
             maps=maps,
         )
