@@ -4,6 +4,7 @@ import subprocess
 import sys
 import tempfile
 import tracemalloc
+import weakref
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,10 +13,15 @@ import pandas as pd
 import pytest
 
 from benchmarks.peak_memory import measured
+from rlreport.check.group_signal import group_signal
+from rlreport.comparison.data_file import response_data
 from rlreport.errors import OutputError
 from rlreport.figures.constant import compact, is_constant, take, take_rows
+from rlreport.metrics.json_files import head_of
 from rlreport.options import ReadOptions
 from rlreport.pages.encoded import EncodedPage, PageFile
+from rlreport.pages.prompts import _reward_paths
+from rlreport.pages.widths import text_width
 from rlreport.read.limits import ReadLimits
 from rlreport.read.rollouts import EDGE
 from rlreport.read.sample import with_sample
@@ -30,6 +36,9 @@ ROWS = 48
 LIMITS = ReadLimits(
     range_bytes=MB // 4, piece_bytes=MB // 8, batch_bytes=MB // 8, sample_job_rows=4
 )
+
+# Of 40 prompts: pandas copies nothing if all rows are selected
+LISTED = pd.DataFrame({"prompt_id": range(30), "reward_last": 0.5})
 
 
 def log_of(path: Path, count: int) -> Path:
@@ -134,6 +143,60 @@ def test_a_part_of_a_run_has_no_more_columns_in_memory_than_the_run():
         assert not is_constant(part.responses["reward"].to_numpy())
     rewards = parts[0].responses["reward"]
     assert rewards.tolist() == [0, 2, 4, 6, 8]
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        response_data,
+        group_signal,
+        lambda tables: _reward_paths(tables.responses, LISTED),
+    ],
+    ids=["data file", "group signal", "prompts page"],
+)
+@pytest.mark.parametrize("role", [0, 1], ids=["training", "with validation"])
+def test_rows_are_selected_of_few_columns(use, role):
+    count = 20_000
+    rows = np.arange(count)
+    tables = make_tables(
+        {
+            "step": rows // 400,
+            "prompt_id": rows // 8 % 40,
+            "reward": np.where(rows % 90, rows % 7, np.nan),
+            "validation": np.where(rows % 16 < 8, role, 0),
+        }
+    )
+    if use is group_signal:
+        # Apart from the copy of the training's rows
+        tables = tables.training()
+    tracemalloc.start()
+    use(tables)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    # A row of all columns has 700 bytes.
+    assert peak < 300 * count
+
+
+def test_widths_of_columns_keep_no_text():
+    class Text(str):
+        """A text that can be referred to weakly."""
+
+        __slots__ = ("__weakref__",)
+
+    text = Text("a response " * 1_000)
+    alive = weakref.ref(text)
+    assert text_width("Response", [text]) == ""
+    del text
+    assert alive() is None
+
+
+def test_few_long_lines_tell_whether_a_log_has_metrics(tmp_path):
+    log = tmp_path / "a.jsonl"
+    line = b'{"response": "' + b"x" * MB + b'"}\n'
+    log.write_bytes(line * 30)
+    assert 10 < len(head_of(log)) < 17
+    log.write_bytes(b'{"step": 1, "loss": 0.5}\n' * 300)
+    assert len(head_of(log)) == 200
 
 
 @pytest.mark.parametrize(

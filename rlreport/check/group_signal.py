@@ -66,7 +66,8 @@ def group_signal(tables: Tables) -> GroupSignal | None:
     if responses.empty or responses["value_mean"].notna().any():
         return None
     groups = steps["groups"].to_numpy(np.float64)
-    sizes = responses.dropna(subset=["reward"]).groupby(["step", "group"]).size()
+    graded = responses.loc[responses["reward"].notna(), ["step", "group"]]
+    sizes = graded.groupby(["step", "group"]).size()
     if sizes[sizes >= 2].sum() < _LEAST_GROUPED * max(1, sizes.sum()):
         return None
     shares = {}

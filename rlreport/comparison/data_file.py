@@ -110,7 +110,9 @@ def _pass_at_k(responses: pd.DataFrame) -> pd.Series:
     """Return pass@k of the response's group, NaN for a response that is not graded."""
     # Groups of validation may have another size, and so another k.
     parts = []
-    for _, split in responses.groupby("validation"):
+    # Iteration copies all columns that it is given.
+    graded = responses[["validation", "step", "group", "correct"]]
+    for _, split in graded.groupby("validation"):
         parts.append(pd.Series(passes_of(split).at_k, split.index))
     passes = pd.concat(parts).sort_index()
     # One row of a group has its pass@k; "first" skips the NaN of the others.

@@ -52,6 +52,9 @@ _SUMMARY = (
 _MAX_SETTINGS = 5
 # Bytes of a line at the start of a log, such as one of many thousand metrics
 LONGEST_HEAD = 16 << 20
+MOST_HEAD = (
+    16 << 20
+)  # bytes of all these lines: rollouts of 20,000 tokens have a MB each
 
 
 def json_line_records(path: Path, unused: UnusedRows) -> Iterator[Record]:
@@ -118,10 +121,14 @@ def _records(
 
 
 def head_of(path: Path) -> list[Row]:
-    """Return the objects in the first lines of a file."""
+    """Return the objects in the first lines of a file, up to about MOST_HEAD bytes of them."""
     rows: list[Row] = []
+    size = 0
     with closing(lines_of(path, LONGEST_HEAD)) as lines:
         for line in islice(lines, shapes.HEAD):
+            size += len(line)
+            if rows and size > MOST_HEAD:
+                break
             try:
                 value = load_json(line, "replace")
             except ValueError:

@@ -105,7 +105,8 @@ def _means(responses: pd.DataFrame, prompts: Ints, shown: Ints) -> pd.DataFrame:
     """Return the mean reward of all responses to each prompt at each step, by prompt and step."""
     is_known = responses["prompt_id"].isin(prompts) & responses["reward"].notna()
     keys = ["prompt_id", "step"]
-    by_step = responses[is_known].groupby(keys)["reward"].mean()
+    known = responses.loc[is_known, [*keys, "reward"]]
+    by_step = known.groupby(keys)["reward"].mean()
     means = pd.DataFrame(by_step).reset_index()
     if len(means) > MOST_MEANS:
         at_shown = responses[keys].iloc[shown].drop_duplicates()

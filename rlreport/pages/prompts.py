@@ -138,7 +138,9 @@ def _prompts_table(report: RunReport, addresses: Addresses) -> TableView:
 def _reward_paths(responses: pd.DataFrame, prompts: pd.DataFrame) -> list[Cell]:
     """Return the mean reward of each prompt over its steps, [] if none is at several steps."""
     ids = prompts["prompt_id"].to_numpy()
-    rows = responses[responses["prompt_id"].isin(ids)]
+    is_listed = responses["prompt_id"].isin(ids)
+    # Only these columns, as all rows are selected if there are few prompts
+    rows = responses.loc[is_listed, ["prompt_id", "step", "reward"]]
     means = rows.groupby(["prompt_id", "step"])["reward"].mean()
     # The means of a prompt follow each other.
     rewards = means.to_numpy()

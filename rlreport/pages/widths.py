@@ -68,10 +68,13 @@ def _width(characters: float) -> str:
     return ""
 
 
-@lru_cache(maxsize=1 << 12)  # the responses to a prompt repeat its text
 def _characters(text: str) -> int:
     """Return the width of a text in characters, of which Chinese ones count twice."""
-    # Longer texts have the largest width anyway.
-    shown = text.rstrip()[: 4 * CHARACTERS[-1]]
-    widths = map(unicodedata.east_asian_width, _MAYBE_WIDE.findall(shown))
-    return len(shown) + sum(width in _WIDE for width in widths)
+    # Longer texts have the largest width anyway, and the cache must not hold them.
+    return _characters_of_short(text.rstrip()[: 4 * CHARACTERS[-1]])
+
+
+@lru_cache(maxsize=1 << 12)  # the responses to a prompt repeat its text
+def _characters_of_short(text: str) -> int:
+    widths = map(unicodedata.east_asian_width, _MAYBE_WIDE.findall(text))
+    return len(text) + sum(width in _WIDE for width in widths)

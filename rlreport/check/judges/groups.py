@@ -378,7 +378,8 @@ def _groups(run: Run) -> pd.DataFrame:
     Of groups with ``equal`` rewards, ``best`` earn the run's best reward and ``wrong`` its lowest;
     ``solved`` are those of the best whose responses are not known to be incorrect.
     """
-    rows = run.responses.dropna(subset=["reward"])
+    columns = run.responses[["group", "step", "reward", "correct"]]
+    rows = columns.dropna(subset=["reward"])
     by_group = rows.groupby("group")
     groups = by_group["reward"].agg(["size", "max"])
     groups["equal"] = by_group["reward"].std(ddof=0) < EQUAL
@@ -507,7 +508,7 @@ def group_std_fall(check: Check, run: Run) -> Result:
 
 def _with_small_std(run: Run, most: float) -> Ranking:
     """Return how to choose responses of groups whose rewards have a std below ``most``."""
-    graded = run.responses.dropna(subset=["reward"])
+    graded = run.responses[["group", "reward"]].dropna()
     rewards = graded.groupby("group")["reward"]
     std = rewards.std(ddof=0)[rewards.size() > 1]
     of_rows = np.asarray(run.responses["group"].map(std), np.float64)
