@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -71,31 +71,33 @@ def render_steps(report: RunReport, level: int, renderer: Renderer) -> list[Step
 
     phase = renderer.progress.phase(message("rendering"), len(plans), message("pages"))
     pages: dict[int, StepPage] = {}  # by index in ``plans``
-    keys: dict[int, bytes] = {}  # of the pages that are not in the cache
+    shared = _Shared(renderer.encode, report.shared, kept)
     with phase as advance:
-        if kept:
-            for number, job in enumerate(jobs):
-                key = kept.key(job)
-                page = kept.page(key, job)
-                if page is None:
-                    keys[number] = key
-                else:
-                    pages[number] = stored(page)
-                    advance(1)
-        missing = [number for number in range(len(jobs)) if number not in pages]
-        results = renderer.workers.map(
-            _page,
-            [(jobs[number], keys.get(number)) for number in missing],
-            _Shared(renderer.encode, report.shared, kept),
-            seconds=_SECONDS_PER_PAGE * len(missing),
-        )
-        del jobs
-        for number, page in zip(missing, results, strict=True):
+        for number, page in _pages(jobs, shared, renderer):
             pages[number] = stored(page)
             advance(1)
     if kept:
         kept.store.trim()  # to its maximum size
     return [pages[number] for number in range(len(plans))]
+
+
+def _pages(
+    jobs: Sequence[StepJob], shared: _Shared, renderer: Renderer
+) -> Iterator[tuple[int, StepPage]]:
+    """Yield the index of each job with its page: those from the cache first, then the rendered."""
+    missing: list[int] = []
+    keyed: list[tuple[StepJob, bytes | None]] = []
+    for number, job in enumerate(jobs):
+        key = shared.kept.key(job) if shared.kept else None
+        page = shared.kept.page(key, job) if shared.kept and key else None
+        if page is not None:
+            yield number, page
+            continue
+        missing.append(number)
+        keyed.append((job, key))
+    seconds = _SECONDS_PER_PAGE * len(missing)
+    rendered_pages = renderer.workers.map(_page, keyed, shared, seconds=seconds)
+    yield from zip(missing, rendered_pages, strict=True)
 
 
 def _step_job(report: RunReport, plan: StepPlan, columns: _Columns) -> StepJob:

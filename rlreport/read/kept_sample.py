@@ -77,14 +77,13 @@ class KeptSample:
         if kept is None:
             return None
         head, arrays = unpack(kept)
-        texts = arrays[:9]
-        units, words, references = (
-            Units(rows[texts[i]], texts[i + 1], texts[i + 2]) for i in (0, 3, 6)
-        )
+        units, words, references = [
+            Units(rows[arrays[first]], arrays[first + 1], arrays[first + 2])
+            for first in (0, 3, 6)
+        ]
         is_token, distinct_2, figures = arrays[9:]
-        return Part(
-            units, words, references, is_token, distinct_2, figures, head["strings"]
-        )
+        strings = head["strings"]
+        return Part(units, words, references, is_token, distinct_2, figures, strings)
 
     def keep(self, key: bytes, part: Part, rows: Ints) -> None:
         """Put the part with these rows into the cache; their numbers are those of this build."""
