@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import xxhash
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -330,7 +331,15 @@ def as_link(path: Path, rng: random.Random) -> None:
     path.symlink_to("/dev/zero")
 
 
-@pytest.mark.parametrize("harm", [cut, flip, exchange, as_folder, as_pipe, as_link])
+def as_large_file(path: Path, rng: random.Random) -> None:
+    """Give the entry a size that no memory has, without taking room on the disk."""
+    os.truncate(path, 1 << 42)
+
+
+HARMS = [cut, flip, exchange, as_folder, as_pipe, as_link, as_large_file]
+
+
+@pytest.mark.parametrize("harm", HARMS)
 def test_an_entry_that_was_harmed_is_not_there(tmp_path, harm):
     logs = write(tmp_path / "log.jsonl", lines(60))
     cache = tmp_path / "cache"
@@ -339,6 +348,36 @@ def test_an_entry_that_was_harmed_is_not_there(tmp_path, harm):
         for path in entries(cache):
             harm(path, random.Random(seed))
         assert found(logs, cache) == cold
+
+
+def test_data_that_cannot_be_decompressed_is_not_there(tmp_path):
+    store = Store(tmp_path)
+    store.put(b"a", b"data")
+    checksum = xxhash.xxh3_128_digest(b"a" + b"other data")
+    store._path(b"a").write_bytes(checksum + b"other data")
+    assert store.get(b"a") is None
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="counts open files")
+def test_a_folder_in_the_place_of_an_entry_is_not_left_open(tmp_path):
+    store = Store(tmp_path)
+    store._path(b"a").mkdir(parents=True)
+    before = sorted(Path("/proc/self/fd").iterdir())
+    for _ in range(3):
+        assert store.get(b"a") is None
+    assert sorted(Path("/proc/self/fd").iterdir()) == before
+
+
+def test_an_old_entry_of_a_read_only_cache_is_used(tmp_path, monkeypatch):
+    store = Store(tmp_path)
+    store.put(b"a", b"data")
+    os.utime(store._path(b"a"), (1, 1))
+
+    def read_only(*_: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr("rlreport.system.cache.os.utime", read_only)
+    assert store.get(b"a") == b"data"
 
 
 def test_a_full_disk_leaves_nothing_half_written(tmp_path, monkeypatch):

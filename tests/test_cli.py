@@ -201,6 +201,20 @@ def test_a_closed_pipe_is_no_traceback(log):
     assert b"Traceback" not in done.stderr
 
 
+@pytest.mark.skipif(os.name != "posix", reason="needs a shell")
+@pytest.mark.parametrize("closing", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_report_is_built_while_standard_streams_are_closed(log, tmp_path, closing):
+    report = tmp_path / "report"
+    script = f'exec "$@" {closing}'
+    build = [sys.executable, "-m", "rlreport", "build", log, "-o", report]
+    done = subprocess.run(
+        ["sh", "-c", script, "sh", *build], capture_output=True, check=False
+    )
+    assert b"Traceback" not in done.stderr
+    assert done.returncode == 0, done.stderr
+    assert (report / "index.html").exists()
+
+
 def test_the_module_runs_without_those_of_the_current_folder(log, tmp_path):
     trap = tmp_path / "trapped"
     for name in ("pickle", "json", "numpy", "orjson", "click"):

@@ -1,6 +1,8 @@
 """Memory grows with the number of responses, never with bytes of texts or tokens."""
 
+import subprocess
 import sys
+import tempfile
 import tracemalloc
 from dataclasses import replace
 from pathlib import Path
@@ -10,12 +12,14 @@ import pandas as pd
 import pytest
 
 from benchmarks.peak_memory import measured
+from rlreport.errors import OutputError
 from rlreport.figures.constant import compact, is_constant, take, take_rows
 from rlreport.options import ReadOptions
 from rlreport.pages.encoded import EncodedPage, PageFile
 from rlreport.read.limits import ReadLimits
 from rlreport.read.rollouts import EDGE
 from rlreport.read.sample import with_sample
+from rlreport.read.spool import cannot_write, part_folder
 from rlreport.system.workers import Workers
 from tests.reading import read, row, tokens, write
 from tests.tables_builder import make_tables
@@ -189,6 +193,43 @@ def test_peak_memory_is_that_of_all_processes_together():
 def test_a_command_that_fails_is_not_measured():
     with pytest.raises(SystemExit, match="exit status 3"):
         measured([sys.executable, "-c", "raise SystemExit(3)"])
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="limits the size of files")
+def test_a_disk_that_is_full_is_reported_when_a_page_is_put():
+    script = """
+import resource
+from rlreport.errors import OutputError
+from rlreport.pages.encoded import EncodedPage, PageFile
+
+file = PageFile()
+first = file.put(EncodedPage("steps/0.html", b"a" * (5 << 20), 1))
+before = resource.getrlimit(resource.RLIMIT_FSIZE)
+resource.setrlimit(resource.RLIMIT_FSIZE, (5 << 20, before[1]))
+try:
+    file.put(EncodedPage("steps/1.html", b"b", 1))  # less than a buffer holds
+except OutputError as error:
+    print(error)
+resource.setrlimit(resource.RLIMIT_FSIZE, before)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=Path(__file__).parents[1],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.startswith("cannot write temporary files to ")
+    assert done.stdout.endswith(": File too large\n")
+
+
+def test_without_a_folder_for_temporary_files_the_error_says_what_to_set(monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.setattr(tempfile, "_candidate_tempdir_list", lambda: ["/no/folder"])
+    with pytest.raises(OutputError, match=r"/no/folder.*; set TMPDIR"), part_folder():
+        pass
+    with pytest.raises(OutputError, match=r"/no/folder.*; set TMPDIR"):
+        raise cannot_write(OSError(28, "No space left on device"))
 
 
 def test_pages_wait_in_a_file():

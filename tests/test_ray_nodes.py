@@ -206,7 +206,10 @@ def test_what_only_this_machine_needs_may_be_only_here(
 
 def test_a_node_without_this_package_is_named(folders: Folders, nodes: Nodes) -> None:
     here, _ = folders.run("bare")
-    nodes.add("bare", (folders.empty, Path(rlreport_package.__file__).parent))
+    # An empty package, as without its file another one that is installed would be imported
+    package = folders.here.parent / "package"
+    write(package / "__init__.py", [])
+    nodes.add("bare", (package, Path(rlreport_package.__file__).parent))
     wanted = (
         "^--ray: node bare cannot import rlreport .*No module named 'rlreport"
         ".*; all nodes need it in the Python of their Ray$"

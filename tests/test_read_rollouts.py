@@ -32,7 +32,7 @@ from rlreport.read.lines import ByteRange
 from rlreport.read.listing import find_sources
 from rlreport.read.ranges import read_chunk
 from rlreport.read.rollouts import EDGE, Rollout, Selection
-from rlreport.read.spool import RolloutSpool, part_folder
+from rlreport.read.spool import PartFolder, RolloutSpool, part_folder
 from rlreport.read.tables import MAX_PROMPTS, Scan
 from rlreport.summarise.tokens import step_bigrams
 from rlreport.tables import GAP
@@ -203,12 +203,16 @@ def packed_log(folder: Path, rows: int) -> Path:
     return packed
 
 
+# A worker collects this much of a log at a time.
+FOUR_MB = ReadLimits(batch_bytes=4 << 20)
+
+
 def test_a_worker_writes_the_texts_of_a_packed_log_to_disk_while_it_reads(
     tmp_path, temporary
 ):
     (source,) = find_sources([packed_log(tmp_path, 2000)]).sources
     with part_folder() as folder:
-        settings = RangeSettings(ReadOptions(), GaeOptions(), folder)
+        settings = RangeSettings(ReadOptions(), GaeOptions(), folder, FOUR_MB)
         chunk = read_chunk([ByteRange(0, source)], settings)
         files = [part for part in chunk.parts if isinstance(part, Path)]
         assert len(files) == len(chunk.parts) == 3  # of 4 MiB of the log each
@@ -227,7 +231,7 @@ def test_the_disk_never_holds_two_copies_of_all_texts(tmp_path, temporary, monke
 
     monkeypatch.setattr(RolloutSpool, "_append", counting)
     with part_folder() as folder:
-        settings = RangeSettings(ReadOptions(), GaeOptions(), folder)
+        settings = RangeSettings(ReadOptions(), GaeOptions(), folder, FOUR_MB)
         RolloutSpool().take(read_chunk([ByteRange(0, source)], settings).parts)
         left.append(len(list(temporary.glob("*/*"))))
     assert left == [3, 2, 1, 0]
@@ -241,8 +245,23 @@ def test_an_error_on_the_way_leaves_no_temporary_file(tmp_path, temporary, monke
 
     monkeypatch.setattr(RolloutSpool, "_append", failing)
     with pytest.raises(KeyboardInterrupt):
-        read(packed_log(tmp_path, 2000))
+        # A cache needs the texts once more, so that they are in files on their way.
+        read(packed_log(tmp_path, 2000), cache=str(tmp_path / "cache"))
     assert not list(temporary.iterdir())
+
+
+def test_one_process_writes_each_text_once(tmp_path, monkeypatch):
+    log = packed_log(tmp_path, 20)
+    cached = read(log, cache=str(tmp_path / "cache"))
+
+    def written_twice(*_: object) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr(PartFolder, "put", written_twice)
+    at_once = read(log)
+    assert at_once.rollouts.texts.tobytes() == cached.rollouts.texts.tobytes()
+    assert at_once.rollouts.ids.tobytes() == cached.rollouts.ids.tobytes()
+    assert len(at_once.responses) == 20
 
 
 @pytest.mark.parametrize("batch_rows", [LIMITS.batch_rows, 3])
@@ -307,7 +326,9 @@ def test_a_build_that_is_interrupted_while_it_reads_leaves_no_temporary_file(
         "RolloutSpool._append = interrupt\n"
         "main(sys.argv[1:-1])"
     )
-    arguments = ["check", str(log), str(int(number))]
+    # A cache needs the texts once more, so that they are in files on their way.
+    cache = ["--cache", str(tmp_path / "cache")]
+    arguments = ["check", str(log), *cache, str(int(number))]
     command = [sys.executable, "-c", code, *arguments]
     environment = {**os.environ, "TMPDIR": str(temporary)}
     ended = subprocess.run(

@@ -42,6 +42,7 @@ def result_of(script: str) -> Any:
         capture_output=True,
         text=True,
         check=True,
+        timeout=120,
     )
     assert done.stderr == ""
     return json.loads(done.stdout)
@@ -104,3 +105,24 @@ with vega_process(2), Workers(2) as workers:
 """
     others, ours = result_of(script)
     assert others == ours[::-1]
+
+
+def test_a_process_forked_after_v8_started_is_refused_and_does_not_hang():
+    script = """
+import os
+from rlreport.errors import RlreportError
+
+convert("vega_to_svg", CHARTS[0])
+reader, writer = os.pipe()
+child = os.fork()
+if not child:
+    try:
+        convert("vega_to_svg", CHARTS[0])
+    except RlreportError as error:
+        os.write(writer, str(error).encode())
+    os._exit(0)
+os.close(writer)
+print(json.dumps(os.read(reader, 1000).decode()))
+os.waitpid(child, 0)
+"""
+    assert "start it with the method 'spawn'" in result_of(script)

@@ -76,11 +76,15 @@ class Program(click.Group):
 def _prepare_streams() -> None:
     """Open the standard streams that are closed; replace characters that the others cannot write.
 
-    A closed stream's number would go to the next file that is opened, and V8 panics without it.
+    A closed stream's number would go to the next file that is opened, V8 panics without it, and
+    libraries ask a stream, which Python then sets to None, whether it is a terminal.
     """
-    for stream in (sys.stdin, sys.stdout, sys.stderr):
+    for name in ("stdin", "stdout", "stderr"):
+        stream = getattr(sys, name)
         if stream is None:
-            os.open(os.devnull, os.O_RDWR)  # gets the lowest free number: the stream's
+            # Gets the lowest free number, which is the stream's
+            descriptor = os.open(os.devnull, os.O_RDWR)
+            setattr(sys, name, os.fdopen(descriptor, "r" if name == "stdin" else "w"))
         if isinstance(stream, TextIOWrapper) and stream is not sys.stdin:
             stream.reconfigure(errors="replace")
 

@@ -82,6 +82,11 @@ def convert(function: str, content: str, **options: Any) -> Any:
 
 
 def _call_all(calls: _Calls, shared: None = None) -> list[Any]:
+    if _process_of_v8() != os.getpid():
+        raise RlreportError(
+            "charts cannot be drawn in a process that was forked from one that had drawn charts; "
+            "start it with the method 'spawn' of multiprocessing"
+        )
     call = getattr(_vl_convert(), calls.function)
     return [_called(call, content, calls.options) for content in calls.inputs]
 
@@ -109,6 +114,12 @@ def _forget_failures() -> None:
         with suppress(ValueError):
             _vl_convert().vega_to_svg(_NOTHING)
             return
+
+
+@cache
+def _process_of_v8() -> int:
+    """Return the id of the process in which V8 starts: in one forked later it would hang."""
+    return os.getpid()
 
 
 @cache

@@ -12,6 +12,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+_FEW = 32
+
 Selection = NDArray[np.bool_] | NDArray[np.int64]
 
 
@@ -27,6 +29,14 @@ def compact(values: NDArray[Any]) -> NDArray[Any]:
     if bits[0] != bits[-1] or (bits != bits[0]).any():
         return values
     return np.broadcast_to(values[0].copy(), values.shape)
+
+
+def compact_if_long(values: NDArray[Any]) -> NDArray[Any]:
+    """Return ``compact(values)``; few values as they are, for they take less than their array.
+
+    Of many small files, each has its columns, and to compare their values takes most of the time.
+    """
+    return values if len(values) < _FEW else compact(values)
 
 
 def is_constant(values: NDArray[Any]) -> bool:

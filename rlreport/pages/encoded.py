@@ -63,6 +63,7 @@ class PageFile:
             start = self._file.seek(0, os.SEEK_END)
             self._file.write(page.content)
             self._file.write(beside)
+            self._file.flush()  # here, where a full disk is reported
         except OSError as error:
             raise cannot_write(error) from None
         empty = page._replace(content=b"", beside=(path, b"") if page.beside else None)

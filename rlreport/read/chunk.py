@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlreport.fields import CANONICAL, REWARDS, AssumedStep
-from rlreport.figures.constant import compact
+from rlreport.figures.constant import compact_if_long
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.figures.rounding import difference, significant
 from rlreport.figures.tokens import TokenFigures, response_figures, thinking_tokens
@@ -24,7 +24,7 @@ from rlreport.read.limits import LIMITS, ReadLimits
 from rlreport.read.record import ParsedRow
 from rlreport.read.remarks import LogPosition, Remarks
 from rlreport.read.rollouts import rollout_part
-from rlreport.read.spool import Parcel, PartFolder
+from rlreport.read.spool import Parcel, PartFolder, RolloutSpool
 from rlreport.read.texts import Columns, clean_texts, text_columns, text_hash
 from rlreport.read.token_rows import TokenRows, token_rows
 from rlreport.read.vocabulary import Numbers
@@ -111,7 +111,8 @@ class Chunk:
     remarks: Remarks = field(default_factory=Remarks)
     # ranges of logs that changed meanwhile
     changes: list[Change] = field(default_factory=list)
-    parts: list[Parcel] = field(default_factory=list)  # texts and tokens of all rows
+    # texts and tokens of all rows, unless ``RangeSettings.spool`` took them
+    parts: list[Parcel] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +125,8 @@ class RangeSettings:
     limits: ReadLimits = LIMITS
     # of the function that is to score the rows, None without one
     signature: Signature | None = None
+    # takes texts and tokens instead, if the process that has it reads the range
+    spool: RolloutSpool | None = None
 
 
 class Row(NamedTuple):
@@ -168,7 +171,10 @@ def batch_columns(
             token_figures = sampled.figures(settings.gae)
             _add_token_columns(columns, tokens, sampled, token_figures)
     part = rollout_part(rows, tokens, token_figures, texts, options)
-    chunk.parts.append(settings.folder.put(part.packed()))
+    if settings.spool is None:
+        chunk.parts.append(settings.folder.put(part.packed()))
+    else:
+        settings.spool.append(part)
     _set_finished(columns, rows, texts.responses, sampled)
     chunk.rows += len(rows)
     return columns
@@ -310,7 +316,7 @@ def joined_columns(parts: Sequence[Columns]) -> Columns:
                 columns.append(part.pop(name))
             else:
                 columns.append(np.full(length, missing, dtype))
-        joined[name] = compact(np.concatenate(columns))
+        joined[name] = compact_if_long(np.concatenate(columns))
         # Of the small arrays of parts gaps are left, in which no joined column has room.
         freed += joined[name].size * dtype.itemsize
         del columns

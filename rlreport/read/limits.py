@@ -18,7 +18,7 @@ class ReadLimits:
     piece_bytes: int = 1 << 20  # requested from a file at a time
 
     # Of rows that are held as Python objects at a time
-    batch_bytes: int = 4 << 20
+    batch_bytes: int = 8 << 20
     batch_rows: int = 16384
 
     # Of the sample for figures of texts and tokens

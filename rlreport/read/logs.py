@@ -13,7 +13,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from rlreport.errors import UnusableInputError, UsageError
-from rlreport.figures.constant import compact
+from rlreport.figures.constant import compact_if_long, is_constant
 from rlreport.figures.ragged import Ints
 from rlreport.figures.tokens import correctness
 from rlreport.options import GaeOptions, ReadOptions
@@ -267,9 +267,12 @@ def read_chunks(
         _folder_for_parts(options) as folder,
         progress.phase(message("reading"), size, "B") as advance,
     ):
-        settings = RangeSettings(options, gae, folder, limits, signature)
-        shared = settings, store, nodes
         seconds = size / _BYTES_PER_SECOND
+        at_once = store is None and workers.alone(len(groups), seconds)
+        settings = RangeSettings(options, gae, folder, limits, signature)
+        if at_once:
+            settings = replace(settings, spool=spool)
+        shared = settings, store, nodes
         # Closed before the folder is removed, so that no worker writes to it any more
         with closing(workers.map(_read, groups, shared, seconds=seconds)) as results:
             for group, chunk in zip(groups, results, strict=True):
@@ -288,7 +291,8 @@ def _compacted(columns: Columns) -> Columns:
     small = {}
     for name, values in columns.items():
         # Columns from the cache are views of all bytes of an entry: copies let go of these.
-        small[name] = compact(values if values.base is None else values.copy())
+        is_own = values.base is None or is_constant(values)
+        small[name] = compact_if_long(values if is_own else values.copy())
     return small
 
 

@@ -2,7 +2,8 @@
 
 A worker puts those of the rows it reads into a ``PartFolder``, a file for some MB of a log, and the
 main process moves them to the ``RolloutSpool``: neither ever holds those of a whole log in memory,
-although one worker reads a compressed file of any size.
+although one worker reads a compressed file of any size. If the main process is the only one that
+reads, it appends them to the spool at once.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ class PartFolder:
 def part_folder() -> Iterator[PartFolder]:
     """Yield a new folder, and remove it at the end."""
     # The name is chosen first, so that an interrupt during mkdir leaves nothing.
-    path = Path(tempfile.gettempdir()) / f"rlreport-{secrets.token_hex(8)}"
+    path = _temporary_folder() / f"rlreport-{secrets.token_hex(8)}"
     try:
         try:
             path.mkdir(mode=0o700)
@@ -158,6 +159,13 @@ class RolloutSpool:
         except OSError as error:
             raise cannot_write(error) from None
 
+    def append(self, part: RolloutPart) -> None:
+        """Append a part that this process read."""
+        try:
+            self._append(part)
+        except OSError as error:
+            raise cannot_write(error) from None
+
     def _append(self, part: RolloutPart) -> None:
         """Append the responses of a part: their tokens become ids of the spool's vocabulary."""
         # Spans are positions in the column of texts, which already has those of earlier parts.
@@ -232,5 +240,16 @@ def no_rollouts() -> Rollouts:
 def cannot_write(error: OSError) -> OutputError:
     """Return the error to raise where a temporary file cannot be written."""
     return OutputError(
-        f"cannot write temporary files to {tempfile.gettempdir()}: {error.strerror}"
+        f"cannot write temporary files to {_temporary_folder()}: {error.strerror}"
     )
+
+
+def _temporary_folder() -> Path:
+    """Return the folder for temporary files; OutputError if Python finds none to write to."""
+    try:
+        return Path(tempfile.gettempdir())
+    except FileNotFoundError as error:  # its text has the folders that were tried
+        raise OutputError(
+            f"cannot write temporary files: {error.strerror}; set TMPDIR to a folder that can be "
+            "written to"
+        ) from None

@@ -6,6 +6,7 @@ another user counts as missing. An entry that cannot be written is not stored.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import io
 import math
@@ -34,6 +35,8 @@ from rlreport.system.own_output import CACHE_ENTRY
 from rlreport.system.stores import zstd
 
 _SUM_BYTES = 16  # checksum at the start of an entry
+# Larger entries are neither written nor read: a damaged file system may report any size.
+_MOST_BYTES = 2 << 30
 # ``trim`` shrinks a full cache to this fraction of its limit, so that it is needed rarely
 _TRIM_FRACTION = 0.9
 
@@ -57,27 +60,27 @@ class Store:
         """Return the data of an entry; None if it is missing, damaged or another user's."""
         path = self._path(key)
         try:
-            with os.fdopen(os.open(path, os.O_RDONLY | _PLAIN_FILE), "rb") as file:
-                status = os.fstat(file.fileno())
-                # On Windows, which has no ``geteuid``, the owner of each file is 0.
-                user = getattr(os, "geteuid", int)()
-                if not stat.S_ISREG(status.st_mode) or status.st_uid != user:
-                    return None  # else another user could inject content into reports
-                data = file.read()
-            if time.time() - status.st_mtime > _TOUCH_SECONDS:
-                os.utime(path)  # ``trim`` removes the least recently used entries
+            data, modified = _read_own_file(path)
         except OSError:
             return None
         checksum = data[:_SUM_BYTES]
         packed = data[_SUM_BYTES:]
         # The checksum includes the key: the data of another entry is none of this one.
-        is_whole = checksum == xxhash.xxh3_128_digest(key + packed)
-        return zstd.decompress(packed) if is_whole else None
+        if checksum != xxhash.xxh3_128_digest(key + packed):
+            return None
+        if time.time() - modified > _TOUCH_SECONDS:
+            with suppress(OSError):  # a cache that is read-only can still be read
+                os.utime(path)  # ``trim`` removes the least recently used entries
+        with suppress(zstd.ZstdError):
+            return zstd.decompress(packed)
+        return None
 
     def put(self, key: bytes, data: bytes) -> None:
         """Write or replace an entry atomically; errors are ignored."""
         path = self._path(key)
         packed = zstd.compress(data, level=1)  # fast rather than small
+        if _SUM_BYTES + len(packed) > _MOST_BYTES:
+            return
         # The name is known before the file exists, so that an interrupt leaves no file behind.
         temporary = path.parent / f"new-{secrets.token_hex(8)}"
         try:
@@ -114,6 +117,26 @@ class Store:
     def _path(self, key: bytes) -> Path:
         name = hashlib.blake2b(key, digest_size=16).hexdigest()
         return self.folder / name[:2] / name[2:]
+
+
+def _read_own_file(path: Path) -> tuple[bytes, float]:
+    """Return the content of an entry, and when it was modified, in seconds since the epoch.
+
+    Raises OSError if it is not a regular file of this user, or larger than any entry.
+    """
+    descriptor = os.open(path, os.O_RDONLY | _PLAIN_FILE)
+    try:
+        status = os.fstat(descriptor)
+        # On Windows, which has no ``geteuid``, the owner of each file is 0.
+        user = getattr(os, "geteuid", int)()
+        # Another user could inject content into reports.
+        is_own = stat.S_ISREG(status.st_mode) and status.st_uid == user
+        if not is_own or status.st_size > _MOST_BYTES:
+            raise OSError(errno.EINVAL, "is no entry of this user's cache")
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            return file.read(), status.st_mtime
+    finally:
+        os.close(descriptor)  # ``fdopen`` would leave that of a folder open
 
 
 def pack(head: dict[str, Any], arrays: Sequence[NDArray[Any]]) -> bytes:

@@ -111,13 +111,14 @@ class Workers:
         """
         all_jobs = list(jobs)
         count = min(self._count, len(all_jobs))
+        alone = self.alone(len(all_jobs), seconds)
 
         def results() -> Generator[Result]:
             """Yield the results from Ray, from processes of this machine, or from this process."""
             if self._cluster is not None:
                 yield from self._cluster.map(function, all_jobs, shared)
                 return
-            start = _start_method(seconds) if count > 1 else ""
+            start = "" if alone else _start_method(seconds)
             if start:
                 work = _Work(function, all_jobs, shared)
                 yield from _map_in_processes(start, work, count, ahead)
@@ -129,6 +130,15 @@ class Workers:
         # A caller may not take all results; then ``close`` ends the processes.
         self._at_end.callback(generator.close)
         return generator
+
+    def alone(self, jobs: int, seconds: float) -> bool:
+        """Return whether ``map`` surely runs this many jobs in this process.
+
+        ``seconds`` is the estimated time of all of them.
+        """
+        if self._cluster is not None:
+            return False
+        return min(self._count, jobs) <= 1 or seconds < FORK_SECONDS
 
     def on_each_node(
         self, function: Callable[[None, Shared], Result], shared: Shared
@@ -145,7 +155,7 @@ def _start_method(seconds: float) -> str:
     ``seconds`` is what all jobs take in one process. ``spawn`` takes longer than ``fork``, but is
     always possible. A process that was started for jobs starts no others.
     """
-    if seconds < FORK_SECONDS or multiprocessing.current_process().daemon:
+    if multiprocessing.current_process().daemon:
         return ""
     if can_fork():
         return "fork"
