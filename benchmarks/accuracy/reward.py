@@ -140,15 +140,12 @@ def _new_reward_function(random: Random, strength: float) -> Drawn:
 
 
 def _stalled(random: Random, strength: float) -> Drawn:
-    """A reward that rises, then stays for a share of the run; healthy: it rises to the end."""
-    sizes = random_sizes(random, 60, 200)
+    """A reward that gains nothing; healthy: 0.3 to 0.5. ``strength`` is what is missing of it."""
+    sizes = random_sizes(random, 40, 200)
     start = random.uniform(0.1, 0.3)
-    gain = random.uniform(0.3, 0.5)
-    until = (1 - strength) or 1.0
-    chance = start + gain * np.minimum(sizes.time / until, 1)
-    stop = int(until * sizes.steps)
-    columns = responses_of(random, sizes, chance)
-    return Drawn(make_tables(columns), (max(1, stop - sizes.steps // 5), stop + 5))
+    gain = random.uniform(0.3, 0.5) * (1 - strength)
+    chance = start + gain * learning_curve(random, sizes)
+    return Drawn(make_tables(responses_of(random, sizes, chance)))
 
 
 def _equal_groups(random: Random, strength: float) -> Drawn:
@@ -231,9 +228,9 @@ FAMILIES = (
     ),
     Family(
         check="reward_stalled",
-        name="no progress in the last part of the run",
-        unit="of the run",
-        strengths=(0.3, 0.5, 0.7),
+        name="the run gains nothing",
+        unit="of the gain",
+        strengths=(0.8, 0.9, 1.0),
         draw=_stalled,
         severities=ANY,
     ),
@@ -249,7 +246,7 @@ FAMILIES = (
         check="group_std_fall",
         name="rewards of a group become alike",
         unit="of the spread",
-        strengths=(0.4, 0.6, 0.9),
+        strengths=(0.6, 0.9, 0.98),
         draw=_narrow_groups,
         severities=ANY,
     ),
