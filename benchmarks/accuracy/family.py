@@ -1,0 +1,113 @@
+"""What a family of random runs is: a fault, and how to draw a run with a fault of a given strength.
+
+A fault of strength 0 is a healthy run: the twin of the faulty ones, with the same random shape.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from benchmarks.judge_runs import read
+from rlreport.check.finding import Severity
+from rlreport.tables import Tables
+from tests.law_families import Case, random_shape
+
+Random = np.random.Generator
+Row = dict[str, Any]
+
+LOUD = (Severity.WARNING, Severity.CRITICAL)
+ANY = (Severity.INFO, *LOUD)
+
+
+class Drawn(NamedTuple):
+    """A random run, and the first and last step at which its fault may be said to begin."""
+
+    tables: Tables
+    onset: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Family:
+    """Random runs with one fault.
+
+    Attributes:
+        check: id of the check that must find the fault.
+        name: the fault in a few words; a check may have several families.
+        unit: what a strength is ("share of responses").
+        strengths: of the faults, the last one is that of the table of all checks.
+        draw: makes a run of a random generator and a strength; 0 is a healthy run.
+        severities: of a finding that counts as found.
+        twins: whether runs of strength 0 are healthy in every respect.
+    """
+
+    check: str
+    name: str
+    unit: str
+    strengths: tuple[float, ...]
+    draw: Callable[[Random, float], Drawn]
+    severities: tuple[Severity, ...] = LOUD
+    twins: bool = True
+
+    @property
+    def key(self) -> str:
+        """What tells the family from all others, also the seed of its runs."""
+        return f"{self.check}: {self.name}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Healthy:
+    """Random healthy runs.
+
+    Attributes:
+        name: what is special about these runs.
+        draw: makes a run of a random generator.
+    """
+
+    name: str
+    draw: Callable[[Random], Tables]
+
+    @property
+    def key(self) -> str:
+        """What tells the family from all others, also the seed of its runs."""
+        return f"healthy: {self.name}"
+
+
+def random_of(key: str, seed: int) -> Random:
+    """Return the random generator of one run of a family."""
+    return np.random.default_rng([seed, *key.encode()])
+
+
+def of_relation(case: Case, number: int) -> Family:
+    """Return the family of a relation between fields, whose logs the tests declare."""
+
+    def draw(random: Random, strength: float) -> Drawn:
+        return Drawn(case.make(random, random_shape(random), strength))
+
+    doc = (case.make.__doc__ or "").split(".", maxsplit=1)[0]
+    return Family(
+        check=case.check,
+        name=doc or f"relation {number}",
+        unit=case.unit,
+        strengths=case.strengths,
+        draw=draw,
+        severities=case.severities,
+    )
+
+
+def read_rows(files: Mapping[str, Iterable[Row]]) -> Tables:
+    """Return the tables of a run whose rows are written as lines into files of these names."""
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        for name, rows in files.items():
+            path = folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+            path.write_text("".join(lines), encoding="utf-8")
+        return read(folder)

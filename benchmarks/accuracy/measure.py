@@ -1,0 +1,114 @@
+"""Judge the runs of the families, on all processors, and count."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from typing import NamedTuple
+
+from benchmarks.accuracy.families import FAMILIES, HEALTHY
+from benchmarks.accuracy.family import Drawn, Family, Healthy, random_of
+from rlreport.check import judge
+from rlreport.check.finding import Finding, Severity
+from rlreport.check.run import Run
+
+BATCH = 20
+"""Runs that a process judges before it says what it found."""
+
+
+class Job(NamedTuple):
+    """Runs of one family and strength, of the seeds ``first`` to ``stop`` without it."""
+
+    key: str
+    strength: float
+    first: int
+    stop: int
+
+
+class Seen(NamedTuple):
+    """What a verdict says of one run.
+
+    Attributes:
+        key, strength, seed: of the run.
+        found: whether the check of the family found the fault.
+        away: steps between the onset told and the nearest step at which the fault may be said to
+            begin; None where one of the two is not known.
+        alarms: ids of the checks that warn.
+    """
+
+    key: str
+    strength: float
+    seed: int
+    found: bool
+    away: int | None
+    alarms: tuple[str, ...]
+
+
+def jobs(runs: int, keys: Sequence[str], *, power: bool) -> Iterator[Job]:
+    """Yield what is to be judged: each family at its strengths, and its healthy twins."""
+    for family in FAMILIES:
+        if family.key in keys:
+            strengths = family.strengths if power else family.strengths[-1:]
+            twin = (0.0,) if family.twins else ()
+            for strength in (*twin, *strengths):
+                yield from _batches(family.key, strength, runs)
+    for healthy in HEALTHY:
+        if healthy.key in keys:
+            yield from _batches(healthy.key, 0.0, runs)
+
+
+def _batches(key: str, strength: float, runs: int) -> Iterator[Job]:
+    for first in range(1, runs + 1, BATCH):
+        yield Job(key, strength, first, min(first + BATCH, runs + 1))
+
+
+def measure(
+    todo: Sequence[Job], workers: int | None = None
+) -> Iterator[tuple[Job, list[Seen]]]:
+    """Yield what was seen in each job's runs, in order, whatever the number of processes."""
+    with ProcessPoolExecutor(workers or os.cpu_count()) as pool:
+        yield from zip(todo, pool.map(_judge_batch, todo), strict=True)
+
+
+_BY_KEY: dict[str, Family | Healthy] = {
+    family.key: family for family in (*FAMILIES, *HEALTHY)
+}
+
+
+def _judge_batch(job: Job) -> list[Seen]:
+    family = _BY_KEY[job.key]
+    seeds = range(job.first, job.stop)
+    return [judge_one(family, job.strength, seed) for seed in seeds]
+
+
+def judge_one(family: Family | Healthy, strength: float, seed: int) -> Seen:
+    """Draw a run of a family and judge it by all checks."""
+    random = random_of(family.key, seed)
+    if isinstance(family, Family):
+        drawn = family.draw(random, strength)
+    else:
+        drawn = Drawn(family.draw(random))
+    findings = {one.id: one for one in judge(Run(drawn.tables)).findings}
+    finding = None
+    if isinstance(family, Family):
+        finding = findings.get(family.check)
+        if finding is not None and finding.severity not in family.severities:
+            finding = None
+    alarms = [one.id for one in findings.values() if one.severity != Severity.INFO]
+    return Seen(
+        family.key,
+        strength,
+        seed,
+        finding is not None,
+        _distance(finding, drawn.onset),
+        tuple(sorted(alarms)),
+    )
+
+
+def _distance(finding: Finding | None, onset: tuple[int, int] | None) -> int | None:
+    if finding is None or finding.onset is None or onset is None:
+        return None
+    low, high = onset
+    step = finding.onset.step
+    return max(low - step, 0, step - high)
