@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from benchmarks.accuracy import healthy, reward
-from benchmarks.accuracy.family import Family, Healthy, of_relation
+from benchmarks.accuracy.family import AnyFamily, Family, Healthy, of_relation
 from tests.law_cases import CASES
 
 FAMILIES: tuple[Family, ...] = (
@@ -11,3 +11,7 @@ FAMILIES: tuple[Family, ...] = (
     *(of_relation(case, number) for number, case in enumerate(CASES, 1)),
 )
 HEALTHY: tuple[Healthy, ...] = healthy.HEALTHY
+BY_KEY: dict[str, AnyFamily] = {
+    **{family.key: family for family in FAMILIES},
+    **{family.key: family for family in HEALTHY},
+}

@@ -79,6 +79,9 @@ class Healthy:
         return f"healthy: {self.name}"
 
 
+AnyFamily = Family | Healthy
+
+
 def random_of(key: str, seed: int) -> Random:
     """Return the random generator of one run of a family."""
     return np.random.default_rng([seed, *key.encode()])

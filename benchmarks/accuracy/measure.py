@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from typing import NamedTuple
 
-from benchmarks.accuracy.families import FAMILIES, HEALTHY
-from benchmarks.accuracy.family import Drawn, Family, Healthy, random_of
+from benchmarks.accuracy.families import BY_KEY, FAMILIES, HEALTHY
+from benchmarks.accuracy.family import AnyFamily, Drawn, Family, random_of
 from rlreport.check import judge
 from rlreport.check.finding import Finding, Severity
 from rlreport.check.run import Run
@@ -45,11 +45,23 @@ class Seen(NamedTuple):
     alarms: tuple[str, ...]
 
 
-def jobs(runs: int, keys: Sequence[str], *, power: bool) -> Iterator[Job]:
+POWER = (
+    "reward_collapse",
+    "learning",
+    "kl_explosion",
+    "length_collapse",
+    "entropy_collapse",
+    "entropy_explosion",
+)
+"""Checks whose families are measured at each of their strengths; others at the clear one alone."""
+
+
+def jobs(runs: int, keys: Sequence[str]) -> Iterator[Job]:
     """Yield what is to be judged: each family at its strengths, and its healthy twins."""
     for family in FAMILIES:
         if family.key in keys:
-            strengths = family.strengths if power else family.strengths[-1:]
+            has_curve = family.check in POWER
+            strengths = family.strengths if has_curve else family.strengths[-1:]
             twin = (0.0,) if family.twins else ()
             for strength in (*twin, *strengths):
                 yield from _batches(family.key, strength, runs)
@@ -71,18 +83,13 @@ def measure(
         yield from zip(todo, pool.map(_judge_batch, todo), strict=True)
 
 
-_BY_KEY: dict[str, Family | Healthy] = {
-    family.key: family for family in (*FAMILIES, *HEALTHY)
-}
-
-
 def _judge_batch(job: Job) -> list[Seen]:
-    family = _BY_KEY[job.key]
+    family = BY_KEY[job.key]
     seeds = range(job.first, job.stop)
     return [judge_one(family, job.strength, seed) for seed in seeds]
 
 
-def judge_one(family: Family | Healthy, strength: float, seed: int) -> Seen:
+def judge_one(family: AnyFamily, strength: float, seed: int) -> Seen:
     """Draw a run of a family and judge it by all checks."""
     random = random_of(family.key, seed)
     if isinstance(family, Family):
