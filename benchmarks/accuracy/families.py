@@ -8,7 +8,7 @@ from tests.law_cases import CASES
 
 FAMILIES: tuple[Family, ...] = (
     *reward.FAMILIES,
-    *(of_relation(case, number) for number, case in enumerate(CASES, 1)),
+    *map(of_relation, CASES),
 )
 HEALTHY: tuple[Healthy, ...] = healthy.HEALTHY
 BY_KEY: dict[str, AnyFamily] = {

@@ -87,16 +87,15 @@ def random_of(key: str, seed: int) -> Random:
     return np.random.default_rng([seed, *key.encode()])
 
 
-def of_relation(case: Case, number: int) -> Family:
+def of_relation(case: Case) -> Family:
     """Return the family of a relation between fields, whose logs the tests declare."""
 
     def draw(random: Random, strength: float) -> Drawn:
         return Drawn(case.make(random, random_shape(random), strength))
 
-    doc = (case.make.__doc__ or "").split(".", maxsplit=1)[0]
     return Family(
         check=case.check,
-        name=doc or f"relation {number}",
+        name=case.fault,
         unit=case.unit,
         strengths=case.strengths,
         draw=draw,
