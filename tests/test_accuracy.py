@@ -1,4 +1,4 @@
-"""The laboratory of accuracy: every check has runs with its fault; docs/accuracy.md tells of them."""
+"""The laboratory of accuracy: every check has runs with its fault, as docs/accuracy.md tells."""
 
 import re
 

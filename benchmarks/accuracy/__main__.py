@@ -14,9 +14,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.accuracy.document import PAGE, page, table_of_families
+from benchmarks.accuracy.document import PAGE, PICTURE, page, table_of_families
 from benchmarks.accuracy.families import BY_KEY
 from benchmarks.accuracy.measure import Seen, jobs, measure
+from benchmarks.accuracy.picture import power_picture
 from benchmarks.accuracy.results import Results
 
 
@@ -36,7 +37,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     seen = _measured(Results(given.results), keys, given)
     PAGE.write_text(page(seen, given.runs), encoding="utf-8")
-    print(f"wrote {PAGE.name}")
+    PICTURE.write_text(power_picture(seen), encoding="utf-8")
+    print(f"wrote {PAGE.name} and {PICTURE.name}")
     return 0
 
 

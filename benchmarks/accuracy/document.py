@@ -17,6 +17,7 @@ from rlreport.check.registry import CHECKS
 
 TEMPLATE = Path(__file__).with_name("page.md")
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "accuracy.md"
+PICTURE = PAGE.with_name("pictures") / "accuracy-power.svg"
 
 
 @dataclass(frozen=True)
