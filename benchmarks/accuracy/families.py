@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from benchmarks.accuracy import healthy, reward, texts
+from benchmarks.accuracy import agents, healthy, reward, texts
 from benchmarks.accuracy.family import Family, Healthy, of_relation
 from tests.law_cases import CASES
 
 FAMILIES: tuple[Family, ...] = (
     *reward.FAMILIES,
     *texts.FAMILIES,
+    *agents.FAMILIES,
     *(of_relation(case, number) for number, case in enumerate(CASES, 1)),
 )
-HEALTHY: tuple[Healthy, ...] = (*healthy.HEALTHY, *texts.HEALTHY)
+HEALTHY: tuple[Healthy, ...] = (
+    *healthy.HEALTHY,
+    *texts.HEALTHY,
+    *agents.HEALTHY,
+)

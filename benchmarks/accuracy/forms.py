@@ -76,6 +76,8 @@ def verifiers(random: Random, rows: Sequence[Row]) -> Files:
         }
         if "finish_reason" in row:
             entry["stop_condition"] = row["finish_reason"]
+        if row.get("errors"):
+            entry["error"] = {"error": "SandboxError", "message": row["errors"][0]}
         entries.append(entry)
     return {"results.jsonl": entries}
 

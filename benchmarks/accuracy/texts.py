@@ -36,6 +36,8 @@ from tests.tables_builder import make_tables
 
 SHAPES = ((2, 8), (4, 4), (4, 8), (8, 4), (2, 16))
 """Prompts a step, responses a prompt."""
+MOST_RESPONSES = 1100
+"""Of a run, about, so that it is read and judged in less than half a second."""
 
 _SENTENCE = re.compile(r"[^.。?!]+[.。?!]?")
 
@@ -45,7 +47,9 @@ def text_sizes(
 ) -> Sizes:
     """Return a size of a run with texts, small enough to be read in a moment."""
     prompts, group = shapes[random.integers(len(shapes))]
-    return Sizes(int(random.integers(least, 61)), prompts, group)
+    most = min(60, MOST_RESPONSES // (prompts * group))
+    steps = int(random.integers(least, max(most, least + 10) + 1))
+    return Sizes(steps, prompts, group)
 
 
 def answers(random: Random, sizes: Sizes, **settings: Any) -> list[Row]:
@@ -340,11 +344,12 @@ FRAGMENTS = ("ировать", "करना", "แล้ว", "ção", "한다"
 
 
 def _broken_bytes(random: Random, text: str) -> str:
-    """Return a text of which some characters lost a byte."""
-    encoded = [*text]
-    for place in random.choice(len(encoded), 4).tolist():
-        encoded[place] = "\ufffd\ufffd"
-    return "".join(encoded)
+    """Return a text of which some characters lost a byte; those of ASCII have only one."""
+    characters = [*text]
+    several = [place for place, one in enumerate(characters) if not one.isascii()]
+    for place in random.choice(several, 4).tolist():
+        characters[place] = "\ufffd\ufffd"
+    return "".join(characters)
 
 
 def _other_scripts(random: Random, text: str) -> str:
