@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from benchmarks.accuracy import healthy, policy, reward
+from benchmarks.accuracy import healthy, lengths, policy, reward
 from benchmarks.accuracy.family import Family, Healthy, of_relation
 from tests.law_cases import CASES
 
 FAMILIES: tuple[Family, ...] = (
     *reward.FAMILIES,
     *policy.FAMILIES,
+    *lengths.FAMILIES,
     *(of_relation(case, number) for number, case in enumerate(CASES, 1)),
 )
 HEALTHY: tuple[Healthy, ...] = healthy.HEALTHY

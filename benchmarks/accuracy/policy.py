@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from statistics import NormalDist
-from typing import Any
 
 import numpy as np
 
@@ -182,33 +181,35 @@ def _large_norms(random: Random, strength: float) -> Drawn:
     return Drawn(log, onset_between(start, stop))
 
 
-def _ratio_columns(random: Random, sizes: Sizes, mean: Floats, outside: Floats) -> Any:
+def _ratio_columns(
+    random: Random, sizes: Sizes, ratio: Floats, clip_fraction: Floats
+) -> dict[str, Floats]:
     """Return the columns of importance ratios with this mean and share beyond 1 ± 0.2 by step."""
     tokens = lengths(
         random, np.full(sizes.steps, random.uniform(60, 500)), sizes.responses
     )
-    share = np.repeat(outside, sizes.responses)
+    share = np.repeat(clip_fraction, sizes.responses)
     noise = random.normal(0, 0.3, tokens.size) * np.sqrt(share / tokens)
     return {
         "response_tokens": tokens,
         "ratio_tokens": tokens,
-        "ratio_mean": np.repeat(mean, sizes.responses) * (1 + noise),
+        "ratio_mean": np.repeat(ratio, sizes.responses) * (1 + noise),
         "ratio_outside": random.binomial(tokens.astype(int), share) / tokens,
     }
 
 
 def _ratio_log(
-    random: Random, sizes: Sizes, chance: Floats, told: str, mean: Floats, out: Floats
+    random: Random, sizes: Sizes, chance: Floats, told: str, ratios: dict[str, Floats]
 ) -> Tables:
-    """Return a run with these importance ratios; trainers tell only one of the two figures."""
+    """Return a run with these importance ratios by step; trainers tell only one of the figures."""
     if random.random() < 0.5:
-        columns = _ratio_columns(random, sizes, mean, out)
+        columns = _ratio_columns(random, sizes, **ratios)
         return make_tables(responses_of(random, sizes, chance, **columns))
-    noisy = {
-        "ratio": mean * random.lognormal(0, 0.01, sizes.steps),
-        "clip_fraction": np.clip(out * random.lognormal(0, 0.15, sizes.steps), 0, 1),
-    }
-    return beside_metrics(random, sizes, chance, **{told: noisy[told]})
+    noise = {"ratio": 0.01, "clip_fraction": 0.15}
+    noisy = ratios[told] * random.lognormal(0, noise[told], sizes.steps)
+    if told == "clip_fraction":
+        noisy = np.minimum(noisy, 1)
+    return beside_metrics(random, sizes, chance, **{told: noisy})
 
 
 def _large_updates(random: Random, strength: float) -> Drawn:
@@ -220,8 +221,8 @@ def _large_updates(random: Random, strength: float) -> Drawn:
     more = max(strength - usual, 0.0) * rise_between(sizes, start, stop)
     if strength:
         chance = stopped(chance, stop)
-    mean = np.ones(sizes.steps)
-    log = _ratio_log(random, sizes, chance, "clip_fraction", mean, usual + more)
+    ratios = {"ratio": np.ones(sizes.steps), "clip_fraction": usual + more}
+    log = _ratio_log(random, sizes, chance, "clip_fraction", ratios)
     return Drawn(log, onset_between(start, stop))
 
 
@@ -233,7 +234,8 @@ def _other_probabilities(random: Random, strength: float) -> Drawn:
     sign = random.choice([-1.0, 1.0])
     shift = sign * np.log(strength or 1.0) * rise_between(sizes, start, stop)
     outside = np.array([_outside(value) for value in shift.tolist()])
-    log = _ratio_log(random, sizes, chance, "ratio", np.exp(shift), outside)
+    ratios = {"ratio": np.exp(shift), "clip_fraction": outside}
+    log = _ratio_log(random, sizes, chance, "ratio", ratios)
     return Drawn(log, onset_between(start, stop))
 
 

@@ -108,8 +108,9 @@ def trainer_log(random: Random, sizes: Sizes, **series: Floats) -> Tables:
 
 def mean_reward(random: Random, sizes: Sizes, chance: Floats) -> Floats:
     """Return the mean reward of each step's responses, which the trainer logs, (steps,)."""
-    noise = random.normal(0, 0.5 / np.sqrt(sizes.responses), sizes.steps)
-    return np.clip(chance + noise, 0, 1)
+    level = np.clip(chance, 0.005, 0.995)
+    error = np.sqrt(level * (1 - level) / sizes.responses)
+    return np.clip(random.normal(level, error), 0, 1)
 
 
 def any_log(random: Random, sizes: Sizes, chance: Floats) -> Tables:
