@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from benchmarks.accuracy import agents, healthy, reward, texts
+from benchmarks.accuracy import agents, healthy, lengths, policy, reward, texts
 from benchmarks.accuracy.family import AnyFamily, Family, Healthy, of_relation
 from tests.law_cases import CASES
 
 FAMILIES: tuple[Family, ...] = (
     *reward.FAMILIES,
+    *policy.FAMILIES,
+    *lengths.FAMILIES,
     *texts.FAMILIES,
     *agents.FAMILIES,
     *map(of_relation, CASES),

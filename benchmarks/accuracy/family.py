@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from benchmarks.judge_runs import read
-from rlreport.check.finding import Severity
+from rlreport.check.finding import Finding, Severity
+from rlreport.check.verdict import Judged
 from rlreport.tables import Tables
 from tests.law_families import Case, random_shape
 
@@ -45,6 +46,7 @@ class Family:
         draw: makes a run of a random generator and a strength; 0 is a healthy run.
         severities: of a finding that counts as found.
         twins: whether runs of strength 0 are healthy in every respect.
+        verdict: whether a verdict tells what there is to find, where no check of id ``check`` does.
     """
 
     check: str
@@ -54,6 +56,7 @@ class Family:
     draw: Callable[[Random, float], Drawn]
     severities: tuple[Severity, ...] = LOUD
     twins: bool = True
+    verdict: Callable[[Judged[Finding]], bool] | None = None
 
     @property
     def key(self) -> str:
@@ -103,13 +106,21 @@ def of_relation(case: Case) -> Family:
     )
 
 
-def read_rows(files: Mapping[str, Iterable[Row]]) -> Tables:
-    """Return the tables of a run whose rows are written as lines into files of these names."""
+def line_of(row: Row) -> str:
+    """Return a row as a line of JSON, without its end."""
+    return json.dumps(row, ensure_ascii=False)
+
+
+def read_rows(files: Mapping[str, Iterable[Row | str]]) -> Tables:
+    """Return the tables of a run whose rows are written as lines into files of these names.
+
+    A text among the rows is a line as it is, such as a torn one.
+    """
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         for name, rows in files.items():
             path = folder / name
             path.parent.mkdir(parents=True, exist_ok=True)
-            lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-            path.write_text("".join(lines), encoding="utf-8")
+            lines = (row if isinstance(row, str) else line_of(row) for row in rows)
+            path.write_text("\n".join([*lines, ""]), encoding="utf-8")
         return read(folder)

@@ -31,7 +31,7 @@ class Seen(NamedTuple):
 
     Attributes:
         key, strength, seed: of the run.
-        found: whether the check of the family found the fault.
+        found: whether the check of the family, or the verdict, found what is planted.
         away: steps between the onset told and the nearest step at which the fault may be said to
             begin; None where one of the two is not known.
         alarms: ids of the checks that warn.
@@ -96,18 +96,22 @@ def judge_one(family: AnyFamily, strength: float, seed: int) -> Seen:
         drawn = family.draw(random, strength)
     else:
         drawn = Drawn(family.draw(random))
-    findings = {one.id: one for one in judge(Run(drawn.tables)).findings}
+    judged = judge(Run(drawn.tables))
+    findings = {one.id: one for one in judged.findings}
     finding = None
     if isinstance(family, Family):
         finding = findings.get(family.check)
         if finding is not None and finding.severity not in family.severities:
             finding = None
+    is_found = finding is not None
+    if isinstance(family, Family) and family.verdict is not None:
+        is_found = family.verdict(judged)
     alarms = [one.id for one in findings.values() if one.severity != Severity.INFO]
     return Seen(
         family.key,
         strength,
         seed,
-        finding is not None,
+        is_found,
         _distance(finding, drawn.onset),
         tuple(sorted(alarms)),
     )
