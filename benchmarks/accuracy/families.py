@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks.accuracy import healthy, lengths, policy, reward
+from benchmarks.accuracy import healthy, lengths, logs, policy, reward
 from benchmarks.accuracy.family import Family, Healthy, of_relation
 from tests.law_cases import CASES
 
@@ -10,6 +10,7 @@ FAMILIES: tuple[Family, ...] = (
     *reward.FAMILIES,
     *policy.FAMILIES,
     *lengths.FAMILIES,
+    *logs.FAMILIES,
     *(of_relation(case, number) for number, case in enumerate(CASES, 1)),
 )
 HEALTHY: tuple[Healthy, ...] = healthy.HEALTHY
