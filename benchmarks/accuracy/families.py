@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks.accuracy import agents, healthy, lengths, policy, reward, texts
+from benchmarks.accuracy import agents, healthy, lengths, logs, policy, reward, texts
 from benchmarks.accuracy.family import AnyFamily, Family, Healthy, of_relation
 from tests.law_cases import CASES
 
@@ -10,6 +10,7 @@ FAMILIES: tuple[Family, ...] = (
     *reward.FAMILIES,
     *policy.FAMILIES,
     *lengths.FAMILIES,
+    *logs.FAMILIES,
     *texts.FAMILIES,
     *agents.FAMILIES,
     *map(of_relation, CASES),

@@ -8,13 +8,14 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from benchmarks.judge_runs import read
+from rlreport.about.several_runs import several_runs
 from rlreport.check.finding import Finding, Severity
 from rlreport.check.verdict import Judged
 from rlreport.tables import Tables
@@ -123,4 +124,6 @@ def read_rows(files: Mapping[str, Iterable[Row | str]]) -> Tables:
             path.parent.mkdir(parents=True, exist_ok=True)
             lines = (row if isinstance(row, str) else line_of(row) for row in rows)
             path.write_text("\n".join([*lines, ""]), encoding="utf-8")
-        return read(folder)
+        tables = read(folder)
+        note = several_runs([folder], tables)
+        return tables if note is None else replace(tables, notes=[*tables.notes, note])
