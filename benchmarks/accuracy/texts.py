@@ -46,7 +46,7 @@ def text_sizes(
     random: Random, shapes: Sequence[tuple[int, int]] = SHAPES, least: int = 25
 ) -> Sizes:
     """Return a size of a run with texts, small enough to be read in a moment."""
-    prompts, group = shapes[random.integers(len(shapes))]
+    prompts, group = shapes[int(random.integers(len(shapes)))]
     most = min(60, MOST_RESPONSES // (prompts * group))
     steps = int(random.integers(least, max(most, least + 10) + 1))
     return Sizes(steps, prompts, group)
