@@ -121,7 +121,7 @@ def logged(
     random: Random, rows: Sequence[Row], choices: Sequence[_Form] = CALLING
 ) -> Tables:
     """Return the tables of rows that are written in one of these forms."""
-    return read_rows(choices[random.integers(len(choices))](random, rows))
+    return read_rows(choices[int(random.integers(len(choices)))](random, rows))
 
 
 def _share(

@@ -46,7 +46,7 @@ def text_sizes(
     random: Random, shapes: Sequence[tuple[int, int]] = SHAPES, least: int = 25
 ) -> Sizes:
     """Return a size of a run with texts, small enough to be read in a moment."""
-    prompts, group = shapes[random.integers(len(shapes))]
+    prompts, group = shapes[int(random.integers(len(shapes)))]
     most = min(60, MOST_RESPONSES // (prompts * group))
     steps = int(random.integers(least, max(most, least + 10) + 1))
     return Sizes(steps, prompts, group)
@@ -249,9 +249,12 @@ def _other_language(random: Random, strength: float) -> Drawn:
 
 
 def _format(random: Random, strength: float) -> Drawn:
-    """A form of the answer that only the reward asks for; responses without it earn nothing."""
+    """A form of the answer that only the reward asks for; responses without it earn nothing.
+
+    The policy of a healthy run has it from the start.
+    """
     sizes = text_sizes(random)
-    start = random.uniform(0.02, 0.15)
+    start = random.uniform(0.02, 0.15) if strength else 0.97
     begin, stop = begins(random, sizes, 0.05, 0.4)
     formed = ramp(begin, stop, start + strength * (1 - start), start)
     rows = answers(random, sizes, asked=False, formed=formed)

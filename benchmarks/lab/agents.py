@@ -186,7 +186,7 @@ def _call(
 
 
 def _pick(rng: Rng, options: Sequence[str]) -> str:
-    return options[rng.integers(len(options))] if len(options) > 1 else options[0]
+    return options[int(rng.integers(len(options)))] if len(options) > 1 else options[0]
 
 
 def _says(text: str, tool: str = "", arguments: str = "") -> Row:
