@@ -28,7 +28,8 @@ def sample_logs() -> Iterator[LabelledRun]:
 def labelled_logs(given: Sequence[Path]) -> Iterator[LabelledRun]:
     """Yield the runs of folders with a ``truth.json``, in the form of ``judge_runs``.
 
-    They count in a row with the name of their folder. A run whose truth expects none of the kinds of ``runs`` is left out.
+    They count in a row with the name of the folder above. A run whose truth expects none of the
+    kinds of ``runs`` is left out.
     """
     for folder in folders(given):
         truth = truth_of(folder)
