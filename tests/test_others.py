@@ -61,6 +61,33 @@ def test_metrics_of_responses_are_means_under_the_names_of_trl():
     assert "grad_norm" not in metrics
 
 
+@pytest.mark.parametrize(
+    ("expected", "forbidden", "kinds"),
+    [
+        (["kl_explosion"], [], {KL}),
+        ([], ["reward_collapse"], set()),
+        ([], [], None),  # a fall may be named: prompts become harder
+        (["label_lost"], [], None),  # a fault of no kind that is compared
+    ],
+)
+def test_a_run_is_taken_if_its_truth_is_beyond_doubt(
+    expected, forbidden, kinds, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(logs, "read", lambda folder: make_tables({"step": [1, 2]}))
+    truth = {"expected": expected, "not_expected": forbidden, "onset": [3, 4]}
+    folder = tmp_path / "made" / "a_run"
+    folder.mkdir(parents=True)
+    (folder / "truth.json").write_text(json.dumps(truth), "utf-8")
+    runs = list(logs.labelled_logs([folder.parent]))
+    if kinds is None:
+        assert not runs
+    else:
+        (run,) = runs
+        assert run.kinds == kinds
+        assert run.onset == (3, 4)
+        assert run.group == f"made: {'faulty' if kinds else 'healthy'}"
+
+
 def test_values_that_are_missing_are_not_written(tmp_path):
     run = run_of(reward=[0.5, np.nan], kl=[np.inf, 0.1])
     write_metrics(run, tmp_path / "a.jsonl")

@@ -28,13 +28,15 @@ def sample_logs() -> Iterator[LabelledRun]:
 def labelled_logs(given: Sequence[Path]) -> Iterator[LabelledRun]:
     """Yield the runs of folders with a ``truth.json``, in the form of ``judge_runs``.
 
-    They count in a row with the name of the folder above. A run whose truth expects none of the
-    kinds of ``runs`` is left out.
+    They count in a row with the name of the folder above. Left out are runs whose truth expects
+    none of the kinds of ``runs``, and those without a fault in which a fall of the reward may be
+    named, as their prompts become harder.
     """
     for folder in folders(given):
         truth = truth_of(folder)
         kinds = frozenset().union(*(KINDS.get(id, ()) for id in truth["expected"]))
-        if truth["expected"] and not kinds:
+        is_open = "reward_collapse" not in truth["not_expected"]
+        if not kinds and (truth["expected"] or is_open):
             continue
         onset = truth.get("onset")
         yield _labelled(folder, folder.name, kinds, tuple(onset) if onset else None)
