@@ -134,9 +134,8 @@ def _is_long(value: object) -> bool:
 def _as_json(arguments: dict[str, Any]) -> str:
     try:
         return orjson.dumps(arguments, option=orjson.OPT_NON_STR_KEYS).decode()
-    except (
-        orjson.JSONEncodeError
-    ):  # lone surrogates, integers beyond 64 bits, bytes, dates
+    except orjson.JSONEncodeError:
+        # Lone surrogates, integers beyond 64 bits, bytes, dates
         return json.dumps(arguments, default=str)
 
 
