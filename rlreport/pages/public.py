@@ -38,8 +38,11 @@ _USUAL_FILES = frozenset(Path(name).name for name in CONFIGURATIONS)
 
 
 @dataclass(frozen=True, slots=True)
-class ErrorMask:
-    """Hides private names in messages of errors, which quote paths and hosts; see ``Mask``."""
+class NameMask:
+    """Hides private names in what is logged of a response beside its texts; see ``Mask``.
+
+    That are messages of errors, which quote paths and hosts, and fields of a judge.
+    """
 
     names: tuple[str, ...]  # private wherever they stand, sorted
 
@@ -48,9 +51,9 @@ class ErrorMask:
         return False
 
     def masked(self, row: int, rollout: Rollout) -> Rollout:
-        """Return a response without private names in its errors and those of its turns."""
+        """Return a response without private names in errors and in fields of a judge."""
         has_error = any(turn.error for turn in rollout.conversation)
-        if rollout.hidden or not (rollout.errors or has_error):
+        if rollout.hidden or not (rollout.errors or rollout.judged or has_error):
             return rollout
         names = PrivateNames(self.names)  # numbers begin anew with each response
 
@@ -61,9 +64,12 @@ class ErrorMask:
             rollout,
             errors=list(map(names.in_text, rollout.errors)),
             conversation=list(map(hidden, rollout.conversation)),
+            judged=[
+                (name, names.in_value(name, text)) for name, text in rollout.judged
+            ],
         )
 
-    def take(self, rows: Ints) -> ErrorMask:
+    def take(self, rows: Ints) -> NameMask:
         """Return the mask itself, which is that of any row."""
         return self
 
@@ -120,7 +126,7 @@ def public_run(
     rollouts = replace(
         rollouts,
         places=rollouts.places._replace(names=file_names),
-        mask=ErrorMask(tuple(sorted(known))),
+        mask=NameMask(tuple(sorted(known))),
     )
     return PublicRun(renamed, rollouts, card, names)
 

@@ -51,7 +51,7 @@ _PUBLIC_OWNERS = frozenset(
     "openassistant opengvlab openbmb primeintellect qwen rwkv skywork stanfordnlp tatsu-lab "
     "thudm tiiuae tinyllama trl-lib unsloth writer zai-org zhipuai".split()
 )
-_PUBLIC_ID = re.compile(r"(?P<owner>[\w.-]+)/[\w.-]+", re.ASCII)
+_MODEL_ID = re.compile(r"(?P<owner>[\w.-]+)/[\w.-]+", re.ASCII)
 
 # Names of settings and fields whose texts name people, hosts or projects
 _WHO = (
@@ -100,13 +100,18 @@ def is_private_name(name: str) -> bool:
 def names_in(values: Mapping[str, object]) -> set[str]:
     """Return the names of people, hosts and projects that settings contain, by dotted name.
 
-    These are the values of settings such as ``wandb.entity``, and the owners of home folders.
+    These are the values of settings such as ``wandb.entity``, the owners of home folders, and ids
+    of models and data sets that are not public.
     """
     found: set[str] = set()
     for name, value in values.items():
         if not isinstance(value, str):
             continue
         found.update(owners_in(value))
+        # Such an id of a data set is a part of the names of its metrics.
+        is_id = bool(_WHERE_NAME.fullmatch(name) and _MODEL_ID.fullmatch(value))
+        if is_id and not _is_public(value):
+            found.add(value)
         if is_private_name(name) and not _USUAL.fullmatch(value.strip()):
             found.add(value.strip())
     return {name for name in found if len(name) >= _LEAST}
@@ -178,5 +183,5 @@ class PrivateNames:
 
 def _is_public(text: str) -> bool:
     """Return whether a text is the id of a model or data set of a public owner."""
-    match = _PUBLIC_ID.fullmatch(text)
+    match = _MODEL_ID.fullmatch(text)
     return match is not None and match["owner"].lower() in _PUBLIC_OWNERS
