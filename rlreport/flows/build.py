@@ -36,6 +36,7 @@ from rlreport.draw.custom import ChartFunction, chart_functions, custom_charts
 from rlreport.draw.vega import check_address_space
 from rlreport.errors import SeveralRunsError, UsageError
 from rlreport.figures.ragged import Ints
+from rlreport.flows.hide import hide_names, hide_texts
 from rlreport.flows.load import LoadedRun, load_run
 from rlreport.formats.base import Row
 from rlreport.metrics.settings import find_tracked
@@ -45,21 +46,9 @@ from rlreport.pages.author_notes import notes_file, quotes_of, read_notes
 from rlreport.pages.context import JudgedRun
 from rlreport.pages.extremes import shown_responses
 from rlreport.pages.figures import run_figures
-from rlreport.pages.omit import (
-    Shown,
-    omitted_tables,
-    omitted_verdict,
-    shown_phrases,
-    with_mask,
-)
-from rlreport.pages.public import private_names, public_notes, public_run
+from rlreport.pages.omit import with_mask
+from rlreport.pages.public import private_names, public_notes
 from rlreport.pages.quotes import broken_quotes, check_quotes
-from rlreport.pages.redact import (
-    redacted_ngrams,
-    redacted_tables,
-    redacted_verdict,
-    without_names,
-)
 from rlreport.pages.report import RunPages
 from rlreport.pages.step_jobs import Renderer
 from rlreport.pages.table import KeyFigure
@@ -74,7 +63,6 @@ from rlreport.tables import Note, NoteKind, Tables
 from rlreport.text.clean import printable, safe_text
 from rlreport.text.language import ENGLISH, Language
 from rlreport.text.messages import message
-from rlreport.text.placeholders import Redactor
 from rlreport.text.private import PrivateNames
 
 
@@ -217,7 +205,10 @@ def _load_and_judge(
     tables = _with_notes(run.tables, [*prepared.remarks, *broken_quotes(quotes)])
     tables = _with_several_runs(logs, tables, options)
     card = _with_logged(prepared.card, run.settings, options)
-    named = _with_names(run._replace(tables=tables), card, logs, options)
+    names = None
+    if options.public:
+        names = PrivateNames(private_names(card, tables, logs, options.run))
+    named = hide_names(run._replace(tables=tables), card, options, names)
     tables = named.tables
     if options.in_progress:
         tables = tables.mark_in_progress()
@@ -228,7 +219,7 @@ def _load_and_judge(
     # Texts are read only if a chart of the user's functions takes them, and once for all. Their
     # rows are found now, before the samples are dropped.
     rows = _sampled_rows(tables)
-    hidden = _hide_texts(*judged, tables, named.rollouts, omitted, options)
+    hidden = hide_texts(*judged, tables, named.rollouts, omitted, options)
     sampled_texts = cache(partial(_texts, rows, hidden.rollouts, options))
     tables = hidden.tables
     setup = setup_of(tables, named.card.entries)
@@ -236,8 +227,8 @@ def _load_and_judge(
     charts, chart_errors = custom_charts(
         prepared.chart_functions, tables, sampled_texts, quote=not options.hides
     )
-    if named.names is not None:
-        chart_errors = public_notes(chart_errors, named.names)
+    if names is not None:
+        chart_errors = public_notes(chart_errors, names)
     return JudgedRun(
         title=options.title or named.name,
         options=options,
@@ -252,77 +243,6 @@ def _load_and_judge(
         thresholds=prepared.thresholds,
         omitted=omitted,
     )
-
-
-class _Named(NamedTuple):
-    """A run with the names that may be shown."""
-
-    name: str
-    tables: Tables
-    rollouts: Rollouts
-    card: Card
-    names: PrivateNames | None = None  # with ``public``: what hides further names
-
-
-def _with_names(
-    run: LoadedRun, card: Card, logs: Sequence[str | Path], options: BuildOptions
-) -> _Named:
-    """Return a run without the names that ``redact`` and ``public`` hide."""
-    if options.redact_names:
-        return _Named("run", *without_names(run.tables, run.rollouts), card)
-    if options.public:
-        known = private_names(card, run.tables, logs, options.run)
-        return _Named("run", *public_run(run.tables, run.rollouts, card, known))
-    return _Named(run.name, run.tables, run.rollouts, card)
-
-
-class _Hidden(NamedTuple):
-    """What was judged, without the texts that the options hide."""
-
-    judged: Judged[Finding]
-    spreading: SpreadingTexts
-    tables: Tables  # without samples, which are large and which no later stage needs
-    rollouts: Rollouts
-
-
-def _hide_texts(  # noqa: PLR0917
-    judged: Judged[Finding],
-    spreading: SpreadingTexts,
-    tables: Tables,
-    rollouts: Rollouts,
-    omitted: OmittedPrompts,
-    options: BuildOptions,
-) -> _Hidden:
-    """Replace the texts that ``redact`` and ``omit_prompts`` hide by placeholders."""
-    redact = Redactor()
-    if options.redact:
-        return _Hidden(
-            redacted_verdict(judged, redact),
-            redacted_ngrams(spreading, redact),
-            redacted_tables(tables, redact),
-            rollouts,
-        )
-    if not omitted:
-        plain = replace(spreading, counts={})
-        return _Hidden(judged, plain, tables.without_samples(), rollouts)
-    phrases = shown_phrases(spreading, _judged_responses(tables), omitted)
-    shown = Shown(omitted, tables, rollouts, phrases)
-
-    def hide(text: str) -> str:
-        return text if shown(text) else redact(text)
-
-    return _Hidden(
-        omitted_verdict(judged, omitted, tables.responses, hide),
-        redacted_ngrams(spreading, hide),
-        omitted_tables(tables.without_samples(), omitted, shown, redact),
-        with_mask(rollouts, tables.responses, omitted),
-    )
-
-
-def _judged_responses(tables: Tables) -> pd.DataFrame:
-    """Return the table of the responses that the checks have seen."""
-    complete = tables.without_step_in_progress()
-    return Run(complete, Thresholds()).responses
 
 
 def check_logs(logs: Sequence[str | Path], options: BuildOptions) -> Verdict:

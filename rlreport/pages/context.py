@@ -24,6 +24,7 @@ from rlreport.pages.table import ColumnView
 from rlreport.read.rollouts import Rollouts, Selection
 from rlreport.tables import Tables, counted_in_all
 from rlreport.text.messages import message
+from rlreport.text.private import PUBLIC
 
 T = TypeVar("T")
 
@@ -34,11 +35,6 @@ class ListedPage(NamedTuple):
     name: str
     title: str
     in_navigation: bool = True  # else at the foot of the page
-
-
-_PUBLIC = message(
-    "Names of files, folders, hosts, people and projects are left out (--public)."
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,7 +127,7 @@ class JudgedRun:
     @property
     def hidden_in_words(self) -> list[str]:
         """What the options hide of texts and names, a sentence each."""
-        public = [_PUBLIC] if self.options.public else []
+        public = [PUBLIC] if self.options.public else []
         return [*public, *self.omitted.in_words]
 
     @property

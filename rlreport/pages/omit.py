@@ -187,7 +187,7 @@ def shown_tools(tables: Tables, hides: Bools) -> set[str]:
     if tables.tools.empty:
         return set()
     lines = tables.tools_used[~hides].dropna().unique()
-    return {name for line in lines for name in line.split("\n")}
+    return set("\n".join(lines).split("\n")) if len(lines) else set()
 
 
 def shown_phrases(
@@ -298,7 +298,8 @@ def _omitted_tools(tables: Tables, hides: Bools) -> tuple[pd.DataFrame, pd.Serie
             return lines
         return "\n".join(of_listed[line] for line in lines.split("\n"))
 
-    return tools.assign(tool=tools["tool"].map(aliases)), tables.tools_used.map(renamed)
+    used = tables.tools_used.map(renamed)
+    return tools.assign(tool=tools["tool"].map(aliases)), used
 
 
 def _omitted_extras(

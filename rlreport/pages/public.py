@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -80,7 +81,6 @@ class PublicRun(NamedTuple):
     tables: Tables
     rollouts: Rollouts
     card: Card
-    names: PrivateNames  # that hides further texts
 
 
 def private_names(
@@ -105,10 +105,9 @@ def private_names(
 
 
 def public_run(
-    tables: Tables, rollouts: Rollouts, card: Card, known: set[str]
+    tables: Tables, rollouts: Rollouts, card: Card, names: PrivateNames
 ) -> PublicRun:
-    """Return a run without private names; ``known`` are those of ``private_names``."""
-    names = PrivateNames(known)
+    """Return a run without private names; ``names`` knows those of ``private_names``."""
     card = public_card(card, names)
     files = file_aliases(tables)
     tables = _with_public_columns(tables, names)
@@ -126,9 +125,9 @@ def public_run(
     rollouts = replace(
         rollouts,
         places=rollouts.places._replace(names=file_names),
-        mask=NameMask(tuple(sorted(known))),
+        mask=NameMask(names.known),
     )
-    return PublicRun(renamed, rollouts, card, names)
+    return PublicRun(renamed, rollouts, card)
 
 
 def public_card(card: Card, names: PrivateNames) -> Card:
@@ -158,12 +157,18 @@ def public_extras(extras: pd.DataFrame, names: PrivateNames) -> pd.DataFrame:
     """Return further logged fields without private names in their texts."""
     result = extras.copy()
     for name, values in extras.items():
-        if is_numeric(values):
-            continue
-        texts = [text for text in values.dropna().unique() if isinstance(text, str)]
-        public = {text: names.in_value(str(name), text) for text in texts}
-        result[name] = [public.get(cell, cell) for cell in values]
+        result[name] = public_values(str(name), values, names)
     return result
+
+
+def public_values(name: str, values: pd.Series, names: PrivateNames) -> pd.Series:
+    """Return the values of a logged field without private names in its texts."""
+    if is_numeric(values):
+        return values
+    texts = [text for text in values.dropna().unique() if isinstance(text, str)]
+    public = {text: names.in_value(name, text) for text in texts}
+    cells = [public.get(cell, cell) for cell in values]
+    return pd.Series(cells, values.index, dtype=object)
 
 
 def public_notes(notes: Sequence[Note], names: PrivateNames) -> list[Note]:
@@ -224,30 +229,38 @@ def _vocabulary(tables: Tables) -> frozenset[str]:
 
 def _with_public_columns(tables: Tables, names: PrivateNames) -> Tables:
     """Return tables whose fields and metrics have no private names in theirs."""
-    fields = _aliases([*map(str, tables.extras.columns), *tables.fields], names.in_text)
+    extras = map(str, tables.extras.columns)
+    fields = _aliases(chain(extras, tables.fields), names.in_text)
     metrics = _aliases(map(str, tables.metrics.columns), names.in_text)
     changed = [name for name, alias in (fields | metrics).items() if name != alias]
     if not changed:
         return tables
-    files = []
-    for file in tables.metrics_files:
-        named = [metrics.get(name, names.in_text(name)) for name in file.metrics]
-        files.append(replace(file, metrics=named))
     return replace(
-        tables,
+        _with_metric_names(tables, metrics, names),
         extras=tables.extras.rename(columns=fields),
         extras_by_step=tables.extras_by_step.rename(columns=fields),
         reward_parts=[fields[name] for name in tables.reward_parts],
         fields={fields[name]: rows for name, rows in tables.fields.items()},
-        metrics=tables.metrics.rename(columns=metrics),
-        metrics_files=files,
-        metric_roles={
-            role: metrics.get(name, name) for role, name in tables.metric_roles.items()
-        },
-        metrics_broken={
-            metrics[name]: steps for name, steps in tables.metrics_broken.items()
-        },
         times=tables.times.without_names(),
+    )
+
+
+def _with_metric_names(
+    tables: Tables, aliases: Mapping[str, str], names: PrivateNames
+) -> Tables:
+    """Return tables with other names of the trainer's metrics; ``aliases``: name -> alias."""
+    files = []
+    for file in tables.metrics_files:
+        named = [aliases.get(name, names.in_text(name)) for name in file.metrics]
+        files.append(replace(file, metrics=named))
+    roles = tables.metric_roles.items()
+    broken = tables.metrics_broken.items()
+    return replace(
+        tables,
+        metrics=tables.metrics.rename(columns=aliases),
+        metrics_files=files,
+        metric_roles={role: aliases.get(name, name) for role, name in roles},
+        metrics_broken={aliases[name]: steps for name, steps in broken},
     )
 
 

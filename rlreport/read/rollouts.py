@@ -423,8 +423,9 @@ class Rollouts(RolloutPart):
             vocabulary=[self.vocabulary[number] for number in used.tolist()],
             digests=self.digests[indices],
             maps=(),
-            mask=self.mask and self.mask.take(self.places.row[indices]),
         )
+        if self.mask is not None:
+            in_memory.mask = self.mask.take(self.places.row[indices])
         self.unload()
         return in_memory
 

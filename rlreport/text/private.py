@@ -9,6 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
+from rlreport.text.messages import message
+
+PUBLIC = message(
+    "Names of files, folders, hosts, people and projects are left out (--public)."
+)
+
 # Characters that end a path or an address in a text
 _END = r"\s\"'`<>|,;()\[\]{}，。；：、（）【】《》“”"
 
@@ -129,11 +135,17 @@ class PrivateNames:
     def __init__(self, names: Iterable[str] = ()) -> None:
         """Remember names that are private wherever they stand, such as that of a user."""
         self._numbers: dict[str, dict[str, int]] = {}
+        self.known: tuple[str, ...] = ()  # those names
+        self.learn(names)
+
+    def learn(self, names: Iterable[str]) -> None:
+        """Remember further names that are private wherever they stand."""
+        order = sorted({*names, *self.known})
         # The longest first, as one may be a part of another
-        known = sorted(set(names), key=lambda name: (-len(name), name))
-        words = "|".join(map(re.escape, known))
-        self._known = re.compile(rf"(?<![^\W_])(?:{words})(?![^\W_])", re.IGNORECASE)
-        self._has_known = bool(known)
+        order.sort(key=len, reverse=True)
+        self.known = tuple(order)
+        words = "|".join(map(re.escape, order))
+        self._words = re.compile(rf"(?<![^\W_])(?:{words})(?![^\W_])", re.IGNORECASE)
 
     def placeholder(self, kind: str, name: str) -> str:
         """Return what stands for a name of a kind, such as "path"."""
@@ -148,9 +160,9 @@ class PrivateNames:
             return self.placeholder(kind, match[0])
 
         text = _PRIVATE.sub(hidden, text)
-        if not self._has_known:
+        if not self.known:
             return text
-        return self._known.sub(lambda match: self.placeholder("name", match[0]), text)
+        return self._words.sub(lambda match: self.placeholder("name", match[0]), text)
 
     def in_value(self, name: str, text: str) -> str:
         """Return the value of a setting or field without private names, given its name."""
