@@ -42,10 +42,8 @@ _PRIVATE = re.compile(
 )
 # A whole value that is a path, which may have blanks
 _IS_PATH = re.compile(r"(?:~[\w.-]*|\.{1,2}|[A-Za-z]:)?[/\\]\S.*|~[\w.-]*", re.DOTALL)
-# Words that may be a relative path, such as "runs/alice/3"
-_WITH_SLASH = re.compile(
-    rf"[^{_END}=]*[^{_END}=\d][/\\][^{_END}=]+|[^{_END}=]+[/\\][^{_END}=]*"
-)
+# Words, of which those with a slash may be a relative path, such as "runs/alice/3"
+_WORD = re.compile(rf"[^{_END}=]+")
 _NUMBERS = re.compile(r"[\d./\\+-]*")
 
 # Owners of public models and data sets on Hugging Face: such an id names nobody else
@@ -186,11 +184,12 @@ class PrivateNames:
 
         def hidden(match: re.Match[str]) -> str:
             word = match[0]
-            if _is_public(word) or _NUMBERS.fullmatch(word):
+            has_slash = "/" in word or "\\" in word
+            if not has_slash or _is_public(word) or _NUMBERS.fullmatch(word):
                 return word
             return self.placeholder("path", word)
 
-        return _WITH_SLASH.sub(hidden, self.in_text(text))
+        return _WORD.sub(hidden, self.in_text(text))
 
 
 def _is_public(text: str) -> bool:
