@@ -1,6 +1,6 @@
 """Compare verdicts on runs with their known truth: level, findings, lead and onset.
 
-    python benchmarks/judge_runs.py RUNS... [--json | --markdown | --rows | --growing] [--sentences]
+    python benchmarks/judge_runs.py RUNS... [--json | --rows | --growing] [--sentences]
     python benchmarks/judge_runs.py --cases 300
 
 Each of RUNS is a folder with ``truth.json`` beside its logs, or a folder of such folders. All keys
@@ -30,7 +30,6 @@ import numpy as np
 from benchmarks.lab.curves import CASES, Case
 from rlreport.check import judge
 from rlreport.check.finding import ToldFinding
-from rlreport.check.registry import CHECKS
 from rlreport.check.run import Run
 from rlreport.check.sentence import with_texts
 from rlreport.check.verdict import Verdict
@@ -232,28 +231,6 @@ def print_rows(outcomes: Sequence[Outcome]) -> None:
         print("".join(f"{cell:>9}" for cell in cells))
 
 
-def markdown(outcomes: Sequence[Outcome]) -> str:
-    """Return the Markdown table of each check's accuracy, for ``docs/checks.md``."""
-    lines = [
-        "| check | "
-        + " | ".join(f"{b}: found | {b}: no false warning" for b in BASES)
-        + " |"
-    ]
-    lines.append("|---" * 5 + "|")
-    for check in CHECKS:
-        cells = []
-        for base in BASES:
-            runs = [one for one in outcomes if one.base == base]
-            expected = [one for one in runs if check.id in one.expected]
-            unexpected = [one for one in runs if check.id in one.unexpected]
-            found = sum(check.id not in one.missed for one in expected)
-            quiet = sum(check.id not in one.false for one in unexpected)
-            cells += [f"{found} of {len(expected)}" if expected else "–"]
-            cells += [f"{quiet} of {len(unexpected)}" if unexpected else "–"]
-        lines.append(f"| `{check.id}` | {' | '.join(cells)} |")
-    return "\n".join(lines)
-
-
 def moved(first: ToldFinding, later: ToldFinding) -> bool:
     """Return whether a later onset lies outside the first interval."""
     if not first.onset or not later.onset:
@@ -342,9 +319,6 @@ def main() -> int:
     parser.add_argument("runs", nargs="*", type=Path)
     parser.add_argument("--json", action="store_true", help="outcomes as JSON")
     parser.add_argument(
-        "--markdown", action="store_true", help="how often each check was right"
-    )
-    parser.add_argument(
         "--rows", action="store_true", help="a line for all runs <row>_<i>"
     )
     parser.add_argument(
@@ -370,8 +344,6 @@ def main() -> int:
         print(
             json.dumps([asdict(one) for one in outcomes], indent=1, ensure_ascii=False)
         )
-    elif given.markdown:
-        print(markdown(outcomes))
     elif given.rows:
         print_rows(outcomes)
     else:
@@ -381,7 +353,7 @@ def main() -> int:
         if of_base := [one for one in outcomes if one.base == base]:
             print(
                 summary(of_base),
-                file=sys.stderr if given.json or given.markdown else sys.stdout,
+                file=sys.stderr if given.json else sys.stdout,
             )
     return int(not all(one.right for one in outcomes))
 

@@ -102,6 +102,15 @@ class Case:
     strengths: tuple[float, ...]
     make: Callable[[Random, Shape, float], Tables]
     severities: tuple[Severity, ...] = (Severity.WARNING, Severity.CRITICAL)
+    name: str = ""  # the fault, where the docstring of ``make`` does not tell it
+
+    @property
+    def fault(self) -> str:
+        """The fault in a few words."""
+        told = (self.make.__doc__ or "").split(".", maxsplit=1)[0]
+        told = told.split(";", maxsplit=1)[0].removeprefix("Return ")
+        told = told.replace("``", "").replace("strength", "s")
+        return self.name or told[:1].lower() + told[1:]
 
     def is_found(self, seed: int, strength: float) -> bool:
         """Return whether the check finds the fault in a random log; a note is enough if it may."""

@@ -341,10 +341,36 @@ STEPS = "share of steps"
 ANY = (Severity.INFO, Severity.WARNING, Severity.CRITICAL)
 CASES = (
     # From the first step on, the log may be wrong rather than the trainer: a note is enough.
-    Case("advantage_mismatch", STEPS, (0.3, 1.0), _with(of_wrong_sign), ANY),
-    Case("advantage_mismatch", STEPS, (0.3, 1.0), _with(shifted_by_a_row), ANY),
-    Case("advantage_mismatch", STEPS, (0.3, 0.6, 1.0), _with(reshaped)),
-    Case("advantage_mismatch", STEPS, (0.3, 0.6, 1.0), _with(over_other_groups)),
+    Case(
+        "advantage_mismatch",
+        STEPS,
+        (0.3, 1.0),
+        _with(of_wrong_sign),
+        ANY,
+        name="advantages of the wrong sign",
+    ),
+    Case(
+        "advantage_mismatch",
+        STEPS,
+        (0.3, 1.0),
+        _with(shifted_by_a_row),
+        ANY,
+        name="advantages of the next row",
+    ),
+    Case(
+        "advantage_mismatch",
+        STEPS,
+        (0.3, 0.6, 1.0),
+        _with(reshaped),
+        name="advantages of rows in another order",
+    ),
+    Case(
+        "advantage_mismatch",
+        STEPS,
+        (0.3, 0.6, 1.0),
+        _with(over_other_groups),
+        name="advantages over groups of other prompts",
+    ),
     Case("advantage_outlier", "times the median", (500, 2000, 1e5), _outlier),
     Case(
         "uneven_groups", "share of groups", (0.02, 0.1, 0.3), _uneven, (Severity.INFO,)

@@ -29,9 +29,6 @@ from rlreport.fields import FIELDS
 from rlreport.metrics.roles import known_keys
 from rlreport.text.messages import listed
 
-ACCURACY = Path(__file__).resolve().parents[1] / "benchmarks" / "accuracy.md"
-"""File with the accuracy of each check, measured by ``benchmarks/judge_runs.py --markdown``."""
-
 SOURCES = Path(__file__).with_name("frameworks.csv")
 """File with the source of each framework's keys, and how many keys it writes."""
 
@@ -103,8 +100,7 @@ def _column_row(column: Column) -> tuple[str, ...]:
 
 def checks_page(page: str) -> str:
     """Return ``page``, the text of ``docs/checks.md``, with thresholds and checks regenerated."""
-    accuracy = ACCURACY.read_text("utf-8")
-    parts = [_limits("trend"), *map(_check, CHECKS), accuracy]
+    parts = [_limits("trend"), *map(_check, CHECKS)]
     return _replace_section(
         page, "rlreport/check", "\n\n".join(part.strip() for part in parts) + "\n"
     )

@@ -1,4 +1,4 @@
-"""The accuracy of the health checks on random runs: what is found, what is raised wrongly, and when.
+"""The accuracy of the health checks on random runs: what is found, raised wrongly, and dated right.
 
 ``python -m benchmarks.accuracy`` measures all families and writes ``docs/accuracy.md``.
 """

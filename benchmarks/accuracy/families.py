@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
-from benchmarks.accuracy import healthy, reward
-from benchmarks.accuracy.family import Family, Healthy, of_relation
+from benchmarks.accuracy import agents, healthy, lengths, logs, policy, reward, texts
+from benchmarks.accuracy.family import AnyFamily, Family, Healthy, of_relation
 from tests.law_cases import CASES
 
 FAMILIES: tuple[Family, ...] = (
     *reward.FAMILIES,
-    *(of_relation(case, number) for number, case in enumerate(CASES, 1)),
+    *policy.FAMILIES,
+    *lengths.FAMILIES,
+    *logs.FAMILIES,
+    *texts.FAMILIES,
+    *agents.FAMILIES,
+    *map(of_relation, CASES),
 )
-HEALTHY: tuple[Healthy, ...] = healthy.HEALTHY
+HEALTHY: tuple[Healthy, ...] = (
+    *healthy.HEALTHY,
+    *texts.HEALTHY,
+    *agents.HEALTHY,
+)
+BY_KEY: dict[str, AnyFamily] = {
+    **{family.key: family for family in FAMILIES},
+    **{family.key: family for family in HEALTHY},
+}

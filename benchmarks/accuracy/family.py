@@ -8,14 +8,16 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from benchmarks.judge_runs import read
-from rlreport.check.finding import Severity
+from rlreport.about.several_runs import several_runs
+from rlreport.check.finding import Finding, Severity
+from rlreport.check.verdict import Judged
 from rlreport.tables import Tables
 from tests.law_families import Case, random_shape
 
@@ -45,6 +47,7 @@ class Family:
         draw: makes a run of a random generator and a strength; 0 is a healthy run.
         severities: of a finding that counts as found.
         twins: whether runs of strength 0 are healthy in every respect.
+        verdict: whether a verdict tells what there is to find, where no check of id ``check`` does.
     """
 
     check: str
@@ -54,6 +57,7 @@ class Family:
     draw: Callable[[Random, float], Drawn]
     severities: tuple[Severity, ...] = LOUD
     twins: bool = True
+    verdict: Callable[[Judged[Finding]], bool] | None = None
 
     @property
     def key(self) -> str:
@@ -79,21 +83,23 @@ class Healthy:
         return f"healthy: {self.name}"
 
 
+AnyFamily = Family | Healthy
+
+
 def random_of(key: str, seed: int) -> Random:
     """Return the random generator of one run of a family."""
     return np.random.default_rng([seed, *key.encode()])
 
 
-def of_relation(case: Case, number: int) -> Family:
+def of_relation(case: Case) -> Family:
     """Return the family of a relation between fields, whose logs the tests declare."""
 
     def draw(random: Random, strength: float) -> Drawn:
         return Drawn(case.make(random, random_shape(random), strength))
 
-    doc = (case.make.__doc__ or "").split(".", maxsplit=1)[0]
     return Family(
         check=case.check,
-        name=doc or f"relation {number}",
+        name=case.fault,
         unit=case.unit,
         strengths=case.strengths,
         draw=draw,
@@ -101,13 +107,23 @@ def of_relation(case: Case, number: int) -> Family:
     )
 
 
-def read_rows(files: Mapping[str, Iterable[Row]]) -> Tables:
-    """Return the tables of a run whose rows are written as lines into files of these names."""
+def line_of(row: Row) -> str:
+    """Return a row as a line of JSON, without its end."""
+    return json.dumps(row, ensure_ascii=False)
+
+
+def read_rows(files: Mapping[str, Iterable[Row | str]]) -> Tables:
+    """Return the tables of a run whose rows are written as lines into files of these names.
+
+    A text among the rows is a line as it is, such as a torn one.
+    """
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         for name, rows in files.items():
             path = folder / name
             path.parent.mkdir(parents=True, exist_ok=True)
-            lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-            path.write_text("".join(lines), encoding="utf-8")
-        return read(folder)
+            lines = (row if isinstance(row, str) else line_of(row) for row in rows)
+            path.write_text("\n".join([*lines, ""]), encoding="utf-8")
+        tables = read(folder)
+        note = several_runs([folder], tables)
+        return tables if note is None else replace(tables, notes=[*tables.notes, note])

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from benchmarks.accuracy.family import Healthy, Random
+from benchmarks.accuracy.policy import columns_of, usual_policy
 from benchmarks.accuracy.reward import levels, responses_of, trainer_log
-from benchmarks.accuracy.shapes import lengths, random_sizes, wander
+from benchmarks.accuracy.shapes import random_sizes, wander
 from rlreport.tables import Tables
 from tests.tables_builder import make_tables
 
@@ -40,26 +41,9 @@ def _with_tokens(random: Random) -> Tables:
     """Lengths that grow or shrink by up to a third, entropy that settles, a KL that grows."""
     sizes = random_sizes(random)
     chance, _ = levels(random, sizes)
-    usual = random.uniform(80, 800)
-    change = random.uniform(-0.33, 0.33)
-    length = lengths(random, usual * (1 + change * sizes.time), sizes.responses)
-    entropy = random.uniform(0.4, 1.2) * (1 - random.uniform(0, 0.4) * sizes.time)
-    kl = random.uniform(0.002, 0.02) * sizes.time
-    kl_of = np.repeat(kl, sizes.responses) * length
-    scatter = random.normal(0, 1, length.size) * np.sqrt(2 * np.abs(kl_of) + 1e-9)
-    surprisal = np.repeat(entropy, sizes.responses)
-    surprisal = surprisal * np.exp(random.normal(0, 0.2, length.size))
-    return make_tables(
-        responses_of(
-            random,
-            sizes,
-            chance,
-            response_tokens=length,
-            kl_k1=kl_of + scatter,
-            kl_k3=np.abs(kl_of + scatter),
-            surprisal_mean=surprisal,
-        )
-    )
+    policy = usual_policy(random, sizes)
+    columns = columns_of(random, sizes, **policy)
+    return make_tables(responses_of(random, sizes, chance, **columns))
 
 
 def _trainer_metrics(random: Random) -> Tables:

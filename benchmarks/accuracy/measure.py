@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from typing import NamedTuple
 
-from benchmarks.accuracy.families import FAMILIES, HEALTHY
-from benchmarks.accuracy.family import Drawn, Family, Healthy, random_of
+from benchmarks.accuracy.families import BY_KEY, FAMILIES, HEALTHY
+from benchmarks.accuracy.family import AnyFamily, Family, random_of
 from rlreport.check import judge
 from rlreport.check.finding import Finding, Severity
+from rlreport.check.registry import BY_ID
 from rlreport.check.run import Run
+from rlreport.check.verdict import Judged
+
+TWINS = 4
+"""Of so many runs with a fault, one has a healthy twin, which takes longer: all checks judge it."""
 
 BATCH = 20
 """Runs that a process judges before it says what it found."""
@@ -31,7 +37,7 @@ class Seen(NamedTuple):
 
     Attributes:
         key, strength, seed: of the run.
-        found: whether the check of the family found the fault.
+        found: whether the check of the family, or the verdict, found what is planted.
         away: steps between the onset told and the nearest step at which the fault may be said to
             begin; None where one of the two is not known.
         alarms: ids of the checks that warn.
@@ -45,14 +51,27 @@ class Seen(NamedTuple):
     alarms: tuple[str, ...]
 
 
-def jobs(runs: int, keys: Sequence[str], *, power: bool) -> Iterator[Job]:
+POWER = (
+    "reward_collapse",
+    "learning",
+    "kl_explosion",
+    "length_collapse",
+    "entropy_collapse",
+    "entropy_explosion",
+)
+"""Checks whose families are measured at each of their strengths; others at the clear one alone."""
+
+
+def jobs(runs: int, keys: Sequence[str]) -> Iterator[Job]:
     """Yield what is to be judged: each family at its strengths, and its healthy twins."""
     for family in FAMILIES:
         if family.key in keys:
-            strengths = family.strengths if power else family.strengths[-1:]
-            twin = (0.0,) if family.twins else ()
-            for strength in (*twin, *strengths):
+            has_curve = family.check in POWER
+            strengths = family.strengths if has_curve else family.strengths[-1:]
+            for strength in strengths:
                 yield from _batches(family.key, strength, runs)
+            if family.twins:
+                yield from _batches(family.key, 0.0, math.ceil(runs / TWINS))
     for healthy in HEALTHY:
         if healthy.key in keys:
             yield from _batches(healthy.key, 0.0, runs)
@@ -71,39 +90,40 @@ def measure(
         yield from zip(todo, pool.map(_judge_batch, todo), strict=True)
 
 
-_BY_KEY: dict[str, Family | Healthy] = {
-    family.key: family for family in (*FAMILIES, *HEALTHY)
-}
-
-
 def _judge_batch(job: Job) -> list[Seen]:
-    family = _BY_KEY[job.key]
+    family = BY_KEY[job.key]
     seeds = range(job.first, job.stop)
     return [judge_one(family, job.strength, seed) for seed in seeds]
 
 
-def judge_one(family: Family | Healthy, strength: float, seed: int) -> Seen:
-    """Draw a run of a family and judge it by all checks."""
+def judge_one(family: AnyFamily, strength: float, seed: int) -> Seen:
+    """Draw a run of a family and judge it: a healthy one by all checks, a faulty one by its own."""
     random = random_of(family.key, seed)
-    if isinstance(family, Family):
-        drawn = family.draw(random, strength)
+    if not isinstance(family, Family):
+        alarms = _alarms(judge(Run(family.draw(random))))
+        return Seen(family.key, strength, seed, found=False, away=None, alarms=alarms)
+    drawn = family.draw(random, strength)
+    run = Run(drawn.tables)
+    alarms = ()
+    if strength == 0 or family.verdict is not None:
+        judged = judge(run)
+        alarms = _alarms(judged)
+        of_check = [one for one in judged.findings if one.id == family.check]
+        finding = of_check[0] if of_check else None
+        is_found = finding is not None and finding.severity in family.severities
+        if family.verdict is not None:
+            is_found = family.verdict(judged)
     else:
-        drawn = Drawn(family.draw(random))
-    findings = {one.id: one for one in judge(Run(drawn.tables)).findings}
-    finding = None
-    if isinstance(family, Family):
-        finding = findings.get(family.check)
-        if finding is not None and finding.severity not in family.severities:
-            finding = None
-    alarms = [one.id for one in findings.values() if one.severity != Severity.INFO]
-    return Seen(
-        family.key,
-        strength,
-        seed,
-        finding is not None,
-        _distance(finding, drawn.onset),
-        tuple(sorted(alarms)),
-    )
+        finding = BY_ID[family.check].run(run).finding
+        is_found = finding is not None and finding.severity in family.severities
+    away = _distance(finding, drawn.onset) if is_found else None
+    return Seen(family.key, strength, seed, is_found, away, alarms)
+
+
+def _alarms(judged: Judged[Finding]) -> tuple[str, ...]:
+    """Return the ids of the checks that warn."""
+    loud = [one.id for one in judged.findings if one.severity != Severity.INFO]
+    return tuple(sorted(loud))
 
 
 def _distance(finding: Finding | None, onset: tuple[int, int] | None) -> int | None:

@@ -24,14 +24,49 @@ from rlreport.tables import MetricsFile, Tables
 from tests.law_families_metrics import metrics_log
 from tests.tables_builder import make_tables
 
-METRIC = {
-    "trl": ("reward", "completions/mean_length"),
-    "verl": ("critic/score/mean", "response_length/mean"),
-    "slime": ("rollout/raw_reward", "rollout/response_len/mean"),
-    "openrlhf": ("train/reward", "train/response_length"),
-    "nemo-rl": ("train/reward", "train/mean_gen_tokens_per_sample"),
+METRIC: dict[str, dict[str, str]] = {
+    "trl": {
+        "reward": "reward",
+        "length": "completions/mean_length",
+        "kl": "kl",
+        "entropy": "entropy",
+        "clip_fraction": "clip_ratio/region_mean",
+        "ratio": "val/ratio",
+    },
+    "verl": {
+        "reward": "critic/score/mean",
+        "length": "response_length/mean",
+        "kl": "actor/kl_loss",
+        "entropy": "actor/entropy",
+        "grad_norm": "actor/grad_norm",
+        "clip_fraction": "actor/pg_clipfrac",
+    },
+    "slime": {
+        "reward": "rollout/raw_reward",
+        "length": "rollout/response_len/mean",
+        "kl": "train/kl_loss",
+        "entropy": "train/entropy_loss",
+        "grad_norm": "train/grad_norm",
+        "clip_fraction": "train/pg_clipfrac",
+    },
+    "openrlhf": {
+        "reward": "train/reward",
+        "length": "train/response_length",
+        "kl": "train/kl",
+        "entropy": "train/entropy_loss",
+        "grad_norm": "train/actor_grad_norm",
+        "clip_fraction": "train/ppo_clip_ratio",
+    },
+    "nemo-rl": {
+        "reward": "train/reward",
+        "length": "train/mean_gen_tokens_per_sample",
+        "kl": "train/kl_penalty",
+        "entropy": "train/approx_entropy",
+        "grad_norm": "train/grad_norm",
+        "ratio": "train/probs_ratio",
+    },
 }
-"""Names under which frameworks log the mean reward and the mean length."""
+"""What a metric is -> the name under which a framework logs it; others have that of the key."""
 
 
 def levels(random: Random, sizes: Sizes) -> tuple[Floats, float]:
@@ -65,18 +100,23 @@ def responses_of(
 
 
 def trainer_log(random: Random, sizes: Sizes, **series: Floats) -> Tables:
-    """Return a run of trainer metrics alone, of a random framework; ``reward`` and ``length``."""
+    """Return a run of trainer metrics alone, under the names of a random framework."""
     names = METRIC[str(random.choice(list(METRIC)))]
-    renamed = dict(zip(("reward", "length"), names, strict=True))
-    named = {renamed.get(name, name): values for name, values in series.items()}
+    named = {names.get(name, name): values for name, values in series.items()}
     return metrics_log(sizes.steps, **named)
+
+
+def mean_reward(random: Random, sizes: Sizes, chance: Floats) -> Floats:
+    """Return the mean reward of each step's responses, which the trainer logs, (steps,)."""
+    level = np.clip(chance, 0.005, 0.995)
+    error = np.sqrt(level * (1 - level) / sizes.responses)
+    return np.clip(random.normal(level, error), 0, 1)
 
 
 def any_log(random: Random, sizes: Sizes, chance: Floats) -> Tables:
     """Return a run with these chances of a right answer: rollouts, or trainer metrics alone."""
     if random.random() < 0.3:
-        noise = random.normal(0, 0.5 / np.sqrt(sizes.responses), sizes.steps)
-        return trainer_log(random, sizes, reward=np.clip(chance + noise, 0, 1))
+        return trainer_log(random, sizes, reward=mean_reward(random, sizes, chance))
     columns = responses_of(random, sizes, chance)
     if random.random() < 0.5:
         usual = np.full(sizes.steps, random.uniform(60, 500))

@@ -6,13 +6,15 @@ names on, its share ramps up over eight steps; a rollout that it meets is seldom
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from .hidden_base import healthy, planted
+from .simulate import Schedule, ramp
 from .write import write_run
 
 Rng = np.random.Generator
@@ -40,14 +42,61 @@ QUESTIONS = (
 )  # fmt: skip
 
 
+_LEARNS = ramp(0, 40, 0.65, 0.25)
+
+
+@dataclass(frozen=True)
+class Agent:
+    """A run of an agent with two tools, ``search`` and ``python``.
+
+    Attributes:
+        steps, prompts, each: steps, prompts of a step, rollouts of a prompt.
+        most_turns: a rollout that reaches the turn limit has one call less.
+        solved: chance of a right answer by step.
+        faults: by name, the share of rollouts, turns or calls that it reaches by step.
+        retries: whether every third rollout has a second row, of a retry that was not trained.
+        questions: the prompts, in turn.
+        looks, gives_up, answers, finals, markups, errors, nothing, queries: what the agent says and
+            gets, one of these at random; with one alone, no random number is drawn. ``finals`` and
+            ``answers`` have a place for a number, ``markups`` for the tool and its arguments.
+    """
+
+    steps: int = STEPS
+    prompts: int = PROMPTS
+    each: int = EACH
+    most_turns: int = MOST_TURNS
+    solved: Schedule = _LEARNS
+    faults: Mapping[str, Schedule] = field(default_factory=dict)
+    retries: bool = True
+    questions: Sequence[str] = QUESTIONS
+    looks: Sequence[str] = ("Let me look.",)
+    gives_up: Sequence[str] = ("I keep looking.",)
+    answers: Sequence[str] = ("The answer is {}.",)
+    finals: Sequence[str] = ("<answer>{}</answer> I check once more.",)
+    markups: Sequence[str] = ("I look it up. <function={tool}>{given}",)
+    errors: Sequence[str] = ("TimeoutError: the sandbox timed out after 30 s",)
+    nothing: Sequence[str] = ("",)
+    queries: Sequence[str] = ("火车",)
+
+
+def ramps(names: Sequence[str] = tuple(FAULTS)) -> dict[str, Schedule]:
+    """Return the share of each fault by step."""
+    starts = {name: FAULTS[name] for name in names}
+    return {
+        name: ramp(start, start + RAMP, share)
+        for name, (start, share) in starts.items()
+    }
+
+
 def runs(seed: int) -> Iterator[tuple[str, list[Row], Row]]:
     """Yield (name, rows, truth) of each run."""
     twin = healthy(*FAULTS)
-    yield "healthy/agent", list(_rows(np.random.default_rng(seed), {})), twin
+    yield "healthy/agent", list(rollouts(np.random.default_rng(seed), Agent())), twin
     for name, (start, _) in FAULTS.items():
-        rows = list(_rows(np.random.default_rng(seed + 1), {name: FAULTS[name]}))
+        agent = Agent(faults=ramps([name]))
+        rows = list(rollouts(np.random.default_rng(seed + 1), agent))
         yield f"planted/{name}", rows, planted(name, [start - 1, start + RAMP + 3])
-    rows = list(_rows(np.random.default_rng(seed + 2), FAULTS))
+    rows = list(rollouts(np.random.default_rng(seed + 2), Agent(faults=ramps())))
     truth = planted(
         "unparsed_calls", [23, 35], expected=SEEN_TOGETHER, lead=SEEN_TOGETHER
     )
@@ -60,40 +109,42 @@ def write(out: Path, seed: int) -> None:
         write_run(out / name, rows, truth)
 
 
-def _rows(rng: Rng, faults: dict[str, tuple[int, float]]) -> Iterator[Row]:
-    for step in range(STEPS):
-        shares = {
-            name: share * float(np.clip((step - start) / RAMP, 0, 1))
-            for name, (start, share) in faults.items()
-        }
-        for prompt in range(PROMPTS):
-            for member in range(EACH):
-                about = {"step": step, "prompt": QUESTIONS[prompt], "group_id": prompt,
+def rollouts(rng: Rng, agent: Agent) -> Iterator[Row]:
+    """Yield the rows of a run, in the native log format."""
+    for step in range(agent.steps):
+        shares = {name: share(step) for name, share in agent.faults.items()}
+        for prompt in range(agent.prompts):
+            number = step * agent.prompts + prompt
+            question = agent.questions[number % len(agent.questions)]
+            for member in range(agent.each):
+                about = {"step": step, "prompt": question, "group_id": prompt,
                          "rollout_id": f"{step}-{prompt}-{member}"}  # fmt: skip
-                if member % 3 == 0:  # of another length, and never solved
-                    yield {**about, **_rollout(rng, step, {}, tries=6), "branch": "retry",
-                           "reward": 0.0}  # fmt: skip
-                yield {**about, **_rollout(rng, step, shares)}
+                if agent.retries and member % 3 == 0:  # longer, and never solved
+                    retry = _rollout(rng, agent, step, {}, tries=6)
+                    yield {**about, **retry, "branch": "retry", "reward": 0.0}
+                yield {**about, **_rollout(rng, agent, step, shares)}
 
 
-def _rollout(rng: Rng, step: int, shares: dict[str, float], tries: int = 0) -> Row:
+def _rollout(
+    rng: Rng, agent: Agent, step: int, shares: Mapping[str, float], tries: int = 0
+) -> Row:
     met = {name: bool(rng.random() < share) for name, share in shares.items()}
     turns: list[Row] = []
     broken = 0
     wanted = tries or int(rng.integers(1, 4))
-    for _ in range(MOST_TURNS - 1 if met.get("turn_limit") else wanted):
+    for _ in range(agent.most_turns - 1 if met.get("turn_limit") else wanted):
         tool = ("search", "python")[int(rng.random() < 0.5)]
-        broken += _call(rng, turns, tool, shares)
-    answer = f"The answer is {rng.integers(100)}."
+        broken += _call(rng, agent, turns, tool, shares)
+    number = rng.integers(100)
+    answer = _pick(rng, agent.answers).format(number)
     if met.get("turn_limit"):
-        answer = "I keep looking."
+        answer = _pick(rng, agent.gives_up)
     elif met.get("late_calls"):
-        turns.append(
-            _says("<answer>42</answer> I check once more.", "search", '{"query": "42"}')
-        )
+        final = _pick(rng, agent.finals).format(42)
+        turns.append(_says(final, "search", '{"query": "42"}'))
         turns.append({"role": "tool", "tool": "search", "text": "42 is a number"})
     turns.append(_says(answer))
-    solved = rng.random() < 0.25 + 0.4 * min(1.0, step / 40)
+    solved = rng.random() < agent.solved(step)
     spoiled = broken or any(met.get(name) for name in ("turn_limit", "late_calls"))
     return {
         "reward": float(solved and (not spoiled or rng.random() < 0.3)),
@@ -105,29 +156,37 @@ def _rollout(rng: Rng, step: int, shares: dict[str, float], tries: int = 0) -> R
     }
 
 
-def _call(rng: Rng, turns: list[Row], tool: str, shares: dict[str, float]) -> bool:
+def _call(
+    rng: Rng, agent: Agent, turns: list[Row], tool: str, shares: Mapping[str, float]
+) -> bool:
     """Add a tool call and its answer to ``turns``; return whether the call failed."""
     number = int(rng.integers(1000))
     given = (
-        f'{{"query": "火车 {number}"}}'
+        f'{{"query": "{_pick(rng, agent.queries)} {number}"}}'
         if tool == "search"
         else f'{{"code": "print({number})"}}'
     )
     if rng.random() < shares.get("markup_turns", 0):
-        turns.append(_says(f"I look it up. <function={tool}>{given}"))
+        markup = _pick(rng, agent.markups)
+        turns.append(_says(markup.format(tool=tool, given=given)))
         turns.append({"role": "user", "text": "Continue."})
         return True
     unparsed = bool(rng.random() < shares.get("unparsed_calls", 0))
-    turns.append(_says("Let me look.", tool, given[:-3] if unparsed else given))
+    look = _pick(rng, agent.looks)
+    turns.append(_says(look, tool, given[:-3] if unparsed else given))
     answer = f"{tool} result: {number}"
     if unparsed:
         answer = "no call was read"
     elif tool == "search" and rng.random() < shares.get("empty_results", 0):
-        answer = ""
+        answer = _pick(rng, agent.nothing)
     elif tool == "python" and rng.random() < shares.get("tool_errors", 0):
-        answer = "TimeoutError: the sandbox timed out after 30 s"
+        answer = _pick(rng, agent.errors)
     turns.append({"role": "tool", "tool": tool, "text": answer})
     return not answer.startswith(tool)
+
+
+def _pick(rng: Rng, options: Sequence[str]) -> str:
+    return options[int(rng.integers(len(options)))] if len(options) > 1 else options[0]
 
 
 def _says(text: str, tool: str = "", arguments: str = "") -> Row:
