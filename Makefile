@@ -31,8 +31,10 @@ report: $(VENV)/installed
 $(OUT)/reward_hacking_zh: $(VENV)/installed
 	$(BIN)/rlreport build sample_logs/reward_hacking -o $@ --lang zh --title "示例训练：奖励作弊" --quiet
 
-# The pictures of the READMEs, light and dark, of the second of them.
+# The pictures of the READMEs, of the second of them, and those of the gallery; light and dark.
 pictures: $(VENV)/installed-test browser report $(OUT)/reward_hacking_zh
+	$(BIN)/rlreport compare $(OUT)/healthy $(OUT)/reward_hacking -o $(OUT)/compare.html --quiet
+	$(BIN)/python -m tests.pictures $(OUT)
 	$(BIN)/python -m tests.pictures $(OUT)/reward_hacking en
 	$(BIN)/python -m tests.pictures $(OUT)/reward_hacking_zh zh
 

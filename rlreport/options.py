@@ -394,6 +394,21 @@ class OutputOptions(_Checked):
         group="Content",
         from_file="value",
     )
+    public: bool = option(
+        False,
+        "For everybody to read: omit names of files, folders, hosts, people and projects; texts of "
+        "prompts and responses stay. See docs/publish.md.",
+        group="Content",
+        from_file="value",
+    )
+    omit_prompts: Sequence[str] = option(
+        (),
+        "Omit all text of prompts whose logged FIELD is VALUE, and of responses to them, e.g. "
+        "data_source=gpqa.",
+        metavar="FIELD=VALUE",
+        group="Content",
+        from_file="value",
+    )
     to: Sequence[str] = option(
         (), "Recipient of the mail.", metavar="ADDRESS", group="Sharing"
     )
@@ -434,6 +449,10 @@ class OutputOptions(_Checked):
             text = getattr(self, name)
             if text:
                 object.__setattr__(self, name, safe_text(text))
+        omitted = self.omit_prompts
+        # One text instead of a list of texts
+        texts = (omitted,) if isinstance(omitted, str) else tuple(omitted or ())
+        object.__setattr__(self, "omit_prompts", tuple(map(str, texts)))
 
     @property
     def language(self) -> Language:
@@ -441,11 +460,11 @@ class OutputOptions(_Checked):
 
     @property
     def set_by_texts(self) -> list[str]:
-        """What files and variables set, a message each; values only without redaction."""
+        """What files and variables set, a message each; values only if nothing is hidden."""
         texts = []
         for file, values in self.set_by:
             set_options = [
-                f"{name} = {value}" if value and not self.redact else name
+                f"{name} = {value}" if value and not self.hides else name
                 for name, value in values
             ]
             listed = tuple(safe_text(one) for one in set_options)
@@ -457,6 +476,11 @@ class OutputOptions(_Checked):
                 )
             texts.append(text)
         return texts
+
+    @property
+    def hides(self) -> bool:
+        """Whether an option leaves out texts or names that the logs contain."""
+        return bool(self.redact or self.public or self.omit_prompts)
 
     @property
     def redact_names(self) -> bool:
@@ -619,6 +643,8 @@ BUILDING = (
     "thresholds",
     "mute",
     "redact",
+    "public",
+    "omit_prompts",
     "max_size",
     "lang",
     "quiet",

@@ -1,4 +1,8 @@
-"""Makes the READMEs' pictures, light and dark: ``python -m tests.pictures REPORT LANGUAGE``."""
+"""Makes the pictures of the READMEs and of the gallery, light and dark.
+
+``python -m tests.pictures REPORT LANGUAGE`` makes that of a README, ``python -m tests.pictures
+REPORTS`` those of the sample reports in a folder.
+"""
 
 import base64
 import sys
@@ -20,6 +24,15 @@ BELOW = {
 }
 MARK = {"en": "", "zh": "zh-"}
 Theme = Literal["light", "dark"]
+THEMES: tuple[Theme, ...] = ("light", "dark")
+# Picture of the gallery -> page of a sample report, in the folder of all of them
+GALLERY = {
+    "healthy": "healthy/index.html",
+    "reward-hacking": "reward_hacking/index.html",
+    "chinese": "reward_hacking_zh/index.html",
+    "comparison": "compare.html",
+}
+_GALLERY_SIZE = (1200, 800)
 
 
 def picture(browser: Browser, report: Path, theme: Theme, below_it: str) -> bytes:
@@ -84,18 +97,47 @@ def _taken(page: Page, first: Locator, last: Locator, form: str) -> bytes:
     return base64.b64decode(taken["data"])
 
 
-def main(report: Path, language: str) -> None:
-    """Write the picture once for each theme."""
-    themes: tuple[Theme, ...] = ("light", "dark")
+def first_screen(browser: Browser, page_of_report: Path, theme: Theme) -> bytes:
+    """Return, as WebP, what a window shows first of a page."""
+    width, height = _GALLERY_SIZE
+    size = {"width": width, "height": height}
+    context = browser.new_context(viewport=size, color_scheme=theme)
+    page = context.new_page()
+    _open(page, page_of_report.resolve().as_uri())
+    clip = {"x": 0, "y": 0, **size, "scale": 1}
+    asked = {"format": "webp", "quality": 80, "clip": clip}
+    taken = context.new_cdp_session(page).send("Page.captureScreenshot", asked)
+    context.close()
+    return base64.b64decode(taken["data"])
+
+
+def gallery(browser: Browser, reports: Path) -> None:
+    """Write the pictures of the sample reports in a folder, once for each theme."""
+    for name, page in GALLERY.items():
+        for theme in THEMES:
+            made = first_screen(browser, reports / page, theme)
+            (FOLDER / f"sample-{name}-{theme}.webp").write_bytes(made)
+
+
+def of_readme(browser: Browser, report: Path, language: str) -> None:
+    """Write the picture of a README, once for each theme."""
+    for theme in THEMES:
+        made = picture(browser, report, theme, BELOW[language])
+        (FOLDER / f"overview-{MARK[language]}{theme}.webp").write_bytes(made)
+
+
+def main(reports: Path, *languages: str) -> None:
+    """Write the picture of the README in a language, or without one those of the gallery."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
             executable_path=program(), args=["--no-sandbox"]
         )
-        for theme in themes:
-            made = picture(browser, report, theme, BELOW[language])
-            (FOLDER / f"overview-{MARK[language]}{theme}.webp").write_bytes(made)
+        for language in languages:
+            of_readme(browser, reports, language)
+        if not languages:
+            gallery(browser, reports)
         browser.close()
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2])
+    main(Path(sys.argv[1]), *sys.argv[2:])

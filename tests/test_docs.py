@@ -188,7 +188,7 @@ def test_the_check_of_the_contributing_page_finds_its_run_and_says_since_when():
 
 
 def test_every_page_is_in_the_menu_and_links_fit_or_lead_to_the_repository(tmp_path):
-    site.gather(tmp_path)
+    site.gather(tmp_path, tmp_path / "reports")
     menu = re.findall(r'= "([^"]+\.md)"', site.SITE.read_text("utf-8"))
     assert sorted(menu) == sorted(page.name for page in tmp_path.glob("*.md"))
     text = (tmp_path / "index.md").read_text("utf-8")
@@ -198,6 +198,32 @@ def test_every_page_is_in_the_menu_and_links_fit_or_lead_to_the_repository(tmp_p
     assert re.search(r"\]\(https://github\.com/[\w/]+/blob/main/sample_logs\)", text)
     assert "](security.md)" in text
     assert "](index.md)" not in text
+
+
+def test_the_gallery_shows_each_sample_report_with_its_verdict(tmp_path):
+    for sample in site.SAMPLES:
+        if sample.data:
+            path = tmp_path / sample.data
+            path.parent.mkdir(parents=True)
+            path.write_text(
+                json.dumps({"verdict": {"what": f"Is *{sample.picture}*."}})
+            )
+        else:
+            page = '<meta name="description" content="It&#39;s worse.">'
+            (tmp_path / sample.page).write_text(page)
+    text = site.samples_page(tmp_path)
+    assert len(site.SAMPLES) == 4
+    for sample in site.SAMPLES:
+        assert f"](reports/{sample.page})" in text
+        for theme in ("light", "dark"):
+            name = f"pictures/sample-{sample.picture}-{theme}.webp"
+            assert f'"{name}"' in text
+            picture = (ROOT / "docs" / name).read_bytes()
+            assert picture[8:12] == b"WEBP"
+            assert len(picture) < 150_000, "make pictures"
+        if sample.data:
+            assert f"Is \\*{sample.picture}\\*." in text
+    assert "It's worse." in text
 
 
 @pytest.mark.ci

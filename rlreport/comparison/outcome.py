@@ -28,7 +28,9 @@ from rlreport.figures.ragged import Floats
 from rlreport.figures.rounding import change, difference, significant
 from rlreport.options import FAIL_ON, CompareOptions
 from rlreport.summarise.steps import rounded_columns
+from rlreport.text.messages import message
 from rlreport.text.placeholders import Redactor
+from rlreport.text.private import PUBLIC
 from rlreport.text.tokens import units
 
 MAX_FLIPS = 200
@@ -97,6 +99,8 @@ class Outcome:
     redact: bool  # whether ``--redact`` leaves texts out
     # tokens of the responses of each of ``flips``, in their order
     token_pairs: Sequence[TokenPair] = ()
+    # what other options hide of texts and names, a sentence each
+    hidden_in_words: Sequence[str] = ()
 
     @cached_property
     def labels(self) -> Labels:
@@ -203,7 +207,20 @@ def outcome_of(
         tokens=_tokens_of(base, new, options),
         redact=bool(options.redact),
         token_pairs=_token_pairs(base, new, won_and_lost, options),
+        hidden_in_words=_hidden_in_words(options),
     )
+
+
+def _hidden_in_words(options: CompareOptions) -> list[str]:
+    """Return what ``public`` and ``omit_prompts`` hide, a sentence each."""
+    sentences = [PUBLIC] if options.public else []
+    if options.omit_prompts:
+        omitted = message(
+            "The texts of prompts with {conditions} are left out (--omit-prompts).",
+            conditions=tuple(options.omit_prompts),
+        )
+        sentences.append(omitted)
+    return sentences
 
 
 class _ReadTexts(NamedTuple):
@@ -227,7 +244,9 @@ def _read_texts(
         ids = ids.iloc[order[:MAX_TEXTS]]
     sample = set(ids.itertuples(index=False, name=None))
     texts = {} if options.redact else run.texts({*sample, *of_flips})
-    responses = [texts[id][1] for id in sorted(sample) if id in texts]
+    # Words of placeholders are none of the run.
+    counted = [id for id in sorted(sample) if id in texts and id not in run.hidden]
+    responses = [texts[id][1] for id in counted]
     return _ReadTexts(texts, counted=responses[:MAX_TEXTS])
 
 

@@ -83,6 +83,8 @@ class ComparedRun:
     # whether it was read from logs, so that all texts are available
     from_logs: bool = False
     rollouts: TokenReader = _no_tokens
+    # responses of which placeholders replace the texts
+    hidden: frozenset[ResponseId] = frozenset()
     # table of ``token`` and ``kl_share``, None if its report has none
     tokens: pd.DataFrame | None = None
     # name -> value of the run's metadata and settings, also gamma and lambda
@@ -137,6 +139,7 @@ def of_logs(  # noqa: PLR0917
         what=verdict.what,
         notes=len(verdict.findings) - len(findings),
         from_logs=True,
+        hidden=_hidden_ids(rollouts),
         rollouts=_token_reader(rollouts, tables),
         tokens=_token_shares(tables) if len(tables.tokens) else None,
         facts=settings | card_texts(run_card([path]).entries),
@@ -191,9 +194,25 @@ def _token_reader(rollouts: Rollouts, tables: Tables) -> TokenReader:
         rows = np.array(readable(wanted), np.int64)
         rows = rows[rollouts.lengths[rollouts.indices(rows)] <= longest]
         responses = rollouts.read(rows)
-        return {(one.step, one.n): one for one in responses if one.raw_tokens}
+        return {
+            (one.step, one.n): one
+            for one in responses
+            if one.raw_tokens and not one.hidden
+        }
 
     return tokens
+
+
+def _hidden_ids(rollouts: Rollouts) -> frozenset[ResponseId]:
+    """Return the ids of those responses of which a mask hides the texts."""
+    mask = rollouts.mask
+    if mask is None:
+        return frozenset()
+    places = rollouts.places
+    hidden = [mask.hides(row) for row in places.row.tolist()]
+    hidden_places = places.take(np.flatnonzero(hidden))
+    steps = hidden_places.step.tolist()
+    return frozenset(zip(steps, hidden_places.n.tolist(), strict=True))
 
 
 def _readable_rows(

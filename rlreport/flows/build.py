@@ -26,6 +26,7 @@ from rlreport.check.run import Run
 from rlreport.check.sentence import with_texts
 from rlreport.check.spreading import SpreadingTexts, spreading_texts
 from rlreport.check.verdict import Judged, Verdict
+from rlreport.comparison.omitted import Condition, OmittedPrompts, conditions_of
 from rlreport.deliver.deliver import deliver
 from rlreport.deliver.form import Form
 from rlreport.deliver.forms import form_of
@@ -35,6 +36,7 @@ from rlreport.draw.custom import ChartFunction, chart_functions, custom_charts
 from rlreport.draw.vega import check_address_space
 from rlreport.errors import SeveralRunsError, UsageError
 from rlreport.figures.ragged import Ints
+from rlreport.flows.hide import hide_names, hide_texts
 from rlreport.flows.load import LoadedRun, load_run
 from rlreport.formats.base import Row
 from rlreport.metrics.settings import find_tracked
@@ -44,13 +46,9 @@ from rlreport.pages.author_notes import notes_file, quotes_of, read_notes
 from rlreport.pages.context import JudgedRun
 from rlreport.pages.extremes import shown_responses
 from rlreport.pages.figures import run_figures
+from rlreport.pages.omit import with_mask
+from rlreport.pages.public import private_names, public_notes
 from rlreport.pages.quotes import broken_quotes, check_quotes
-from rlreport.pages.redact import (
-    redacted_ngrams,
-    redacted_tables,
-    redacted_verdict,
-    without_names,
-)
 from rlreport.pages.report import RunPages
 from rlreport.pages.step_jobs import Renderer
 from rlreport.pages.table import KeyFigure
@@ -65,7 +63,7 @@ from rlreport.tables import Note, NoteKind, Tables
 from rlreport.text.clean import printable, safe_text
 from rlreport.text.language import ENGLISH, Language
 from rlreport.text.messages import message
-from rlreport.text.placeholders import Redactor
+from rlreport.text.private import PrivateNames
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +144,7 @@ class _Prepared(NamedTuple):
     author_notes: str
     # on the author's notes, the configuration, and what files and variables set
     remarks: list[Note]
+    omitted: list[Condition]  # prompts whose texts are left out
 
 
 def _prepare(
@@ -162,7 +161,14 @@ def _prepare(
     functions = chart_functions(tuple(map(Path, options.charts)))
     summary = summary_file() if options.github_summary else None
     card = _card(logs, options)
-    notes, remarks = read_notes(logs, options.notes, redact=bool(options.redact))
+    omitted = conditions_of(options.omit_prompts)
+    hides = "--public" if options.public else ""
+    notes, remarks = read_notes(
+        logs,
+        options.notes,
+        redact=bool(options.redact),
+        hides="--omit-prompts" if omitted else hides,
+    )
     remarks += [Note(NoteKind.CARD, text, count=1) for text in card.notes]
     remarks += [Note(NoteKind.SET_BY, text, count=1) for text in options.set_by_texts]
     return _Prepared(
@@ -172,6 +178,7 @@ def _prepare(
         card=card,
         author_notes=notes,
         remarks=remarks,
+        omitted=omitted,
     )
 
 
@@ -187,52 +194,54 @@ def _load_and_judge(
     Names are replaced first, as judging writes them into findings. Texts are replaced last, as
     they are needed to judge.
     """
-    name, rollouts, tables, logged_settings = _load(
-        logs, options, prepared.card, progress, workers
-    )
-    card = _with_logged(prepared.card, logged_settings, options)
+    run = _load(logs, options, prepared.card, progress, workers)
+    omitted = OmittedPrompts.of(run.tables, prepared.omitted)
     quotes = check_quotes(
         quotes_of(prepared.author_notes),
-        tables.responses,
-        rollouts,
+        run.tables.responses,
+        with_mask(run.rollouts, run.tables.responses, omitted),
         redact=bool(options.redact),
     )
-    tables = _with_notes(tables, [*prepared.remarks, *broken_quotes(quotes)])
+    tables = _with_notes(run.tables, [*prepared.remarks, *broken_quotes(quotes)])
     tables = _with_several_runs(logs, tables, options)
-    if options.redact_names:
-        tables, rollouts = without_names(tables, rollouts)
-        name = "run"
+    card = _with_logged(prepared.card, run.settings, options)
+    names = None
+    if options.public:
+        names = PrivateNames(private_names(card, tables, logs, options.run))
+    named = hide_names(run._replace(tables=tables), card, options, names)
+    tables = named.tables
     if options.in_progress:
         tables = tables.mark_in_progress()
     with progress.stage(message("checking")):
-        judged, spreading = _judge(tables, rollouts, prepared.thresholds, card, options)
+        judged = _judge(
+            tables, named.rollouts, prepared.thresholds, named.card, options
+        )
     # Texts are read only if a chart of the user's functions takes them, and once for all. Their
     # rows are found now, before the samples are dropped.
-    sampled_texts = cache(partial(_texts, _sampled_rows(tables), rollouts, options))
-    tables = tables.without_samples()  # they are large, and no later stage needs them
-    if options.redact:
-        redact = Redactor()
-        judged = redacted_verdict(judged, redact)
-        spreading = redacted_ngrams(spreading, redact)
-        tables = redacted_tables(tables, redact)
-    setup = setup_of(tables, card.entries)
-    verdict = with_texts(judged, tables.sample_note, setup)
+    rows = _sampled_rows(tables)
+    hidden = hide_texts(*judged, tables, named.rollouts, omitted, options)
+    sampled_texts = cache(partial(_texts, rows, hidden.rollouts, options))
+    tables = hidden.tables
+    setup = setup_of(tables, named.card.entries)
     # The user's functions get the tables after redaction, and with it no texts (see ``_texts``).
     charts, chart_errors = custom_charts(
-        prepared.chart_functions, tables, sampled_texts, quote=not options.redact
+        prepared.chart_functions, tables, sampled_texts, quote=not options.hides
     )
+    if names is not None:
+        chart_errors = public_notes(chart_errors, names)
     return JudgedRun(
-        title=options.title or name,
+        title=options.title or named.name,
         options=options,
         tables=replace(tables, notes=[*tables.notes, *chart_errors]),
-        verdict=verdict,
-        spreading=spreading,
-        rollouts=rollouts,
-        card=card,
+        verdict=with_texts(hidden.judged, tables.sample_note, setup),
+        spreading=hidden.spreading,
+        rollouts=hidden.rollouts,
+        card=named.card,
         author_notes=prepared.author_notes,
         quotes=quotes,
         own_charts=charts,
         thresholds=prepared.thresholds,
+        omitted=omitted,
     )
 
 
@@ -319,7 +328,9 @@ def _with_several_runs(
     """
     if options.merge:
         return tables
-    note = several_runs(logs, tables, named=not options.redact_names)
+    note = several_runs(
+        logs, tables, named=not (options.redact_names or options.public)
+    )
     if note is not None:
         tables = replace(tables, notes=[note, *tables.notes])
     if options.one_run:
@@ -388,8 +399,7 @@ def _judge(
     complete = tables.without_step_in_progress()
     run = Run(complete, thresholds, settings=card.entries)
     judged = with_excerpts(judge(run, muted=options.mute), tables.responses, rollouts)
-    # Only the checks use how often each response has each text, which is large.
-    return judged, replace(spreading_texts(run), counts={})
+    return judged, spreading_texts(run)
 
 
 def _sampled_rows(tables: Tables) -> Ints:

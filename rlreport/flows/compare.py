@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
+from rlreport.about.card import Card
 from rlreport.check import Thresholds, judge, load_thresholds
 from rlreport.check.run import Run
 from rlreport.check.sentence import with_texts
+from rlreport.check.spreading import spreading_texts
 from rlreport.comparison.guardrail_words import caveats
 from rlreport.comparison.headline import changed, run_lines, sentence
 from rlreport.comparison.learning import learning
+from rlreport.comparison.omitted import OmittedPrompts, conditions_of
 from rlreport.comparison.outcome import Gate, Outcome, outcome_of
 from rlreport.comparison.prompt_words import prompts_note
 from rlreport.comparison.remarks import gate_sentence, notes
@@ -28,6 +32,8 @@ from rlreport.draw.comparison import comparison_charts
 from rlreport.draw.svg import drawn
 from rlreport.draw.vega import check_address_space
 from rlreport.errors import UnusableInputError, UsageError
+from rlreport.flows.hidden_runs import hidden_report, names_of_runs, public_side
+from rlreport.flows.hide import hide_names, hide_texts
 from rlreport.flows.load import load_run
 from rlreport.options import CompareOptions
 from rlreport.pages.comparison import ComparisonPages
@@ -35,6 +41,7 @@ from rlreport.system.stores import shown
 from rlreport.system.workers import Progress
 from rlreport.text.clean import printable
 from rlreport.text.messages import message
+from rlreport.text.private import PrivateNames
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +112,19 @@ def build_comparison(
     bases = _seeds(bases)
     news = _seeds(news)
     _refuse_incomparable([*bases, *news], options)
-    base_runs = [compared_run(run, options, thresholds, progress) for run in bases]
-    new_runs = [compared_run(run, options, thresholds, progress) for run in news]
+    names = names_of_runs([*bases, *news]) if options.public else None
+    load = partial(
+        compared_run,
+        options=options,
+        thresholds=thresholds,
+        progress=progress,
+        names=names,
+    )
+    base_runs = list(map(load, bases))
+    new_runs = list(map(load, news))
+    if names is not None:
+        base_runs = public_side(base_runs, "base", names)
+        new_runs = public_side(new_runs, "new", names)
     with progress.stage(message("comparing")):
         outcome = outcome_of(base_runs, new_runs, options)
     with progress.stage(message("drawing")):
@@ -162,19 +180,36 @@ def compared_run(
     options: CompareOptions,
     thresholds: Thresholds,
     progress: Progress,
+    names: PrivateNames | None = None,
 ) -> ComparedRun:
     """Return one run, from its logs or from an earlier report (folder, zip or one file).
 
-    A report was judged when it was built; ``thresholds`` are for logs.
+    A report was judged when it was built; ``thresholds`` are for logs. ``names`` hides those of a
+    public comparison, None if it is not public.
     """
+    conditions = conditions_of(options.omit_prompts)
     report = earlier_report(path)
     if report:
-        return of_report(report, options.pair_by)
-    name, rollouts, tables, _ = load_run([path], options, progress)
-    tables = tables.without_step_in_progress()
+        run = of_report(report, options.pair_by)
+        return hidden_report(run, report, conditions, public=options.public)
+    loaded = load_run([path], options, progress)
+    omitted = OmittedPrompts.of(loaded.tables, conditions)
+    card = Card()  # the settings that are compared are read from the logs' folder
+    named = hide_names(loaded, card, options, names)
+    tables = named.tables.without_step_in_progress()
     with progress.stage(message("checking")):
-        verdict = with_texts(judge(Run(tables, thresholds)))
-    return of_logs(path, name, tables, rollouts, verdict, options)
+        judged_run = Run(tables, thresholds)
+        judged = judge(judged_run)
+    rollouts = named.rollouts
+    if omitted and not options.redact:
+        phrases = spreading_texts(judged_run)
+        hidden = hide_texts(judged, phrases, tables, rollouts, omitted, options)
+        judged = hidden.judged
+        rollouts = hidden.rollouts
+        # Pairs are found by the fields as they are logged.
+        tables = replace(tables, tokens=hidden.tables.tokens)
+    verdict = with_texts(judged)
+    return of_logs(path, named.name, tables, rollouts, verdict, options)
 
 
 def _pages(outcome: Outcome, options: CompareOptions, form: Form) -> ComparisonPages:

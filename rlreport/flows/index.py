@@ -27,7 +27,7 @@ from rlreport.formats.logged import dicts
 from rlreport.options import DEFAULT_LIMIT, BuildOptions
 from rlreport.pages.html import environment
 from rlreport.pages.index import runs_view
-from rlreport.pages.index_rows import IndexRun, Listed, index_run
+from rlreport.pages.index_rows import Hides, IndexRun, Listed, index_run
 from rlreport.pages.page import RenderedPage
 from rlreport.pages.table import Shell
 from rlreport.read.listing import find_sources, is_url
@@ -86,10 +86,12 @@ def build_index(
     paths: list[Path] = []  # of the rows, as they were given
     read: dict[Path, _ReadFiles] = {}
 
+    hides = Hides(options.redact, options.public, tuple(options.omit_prompts))
+
     def add_row(source: Source) -> None:
         # One at a time, as the data of a report may be large.
         listed = _entry(source, target.parent)
-        rows.append(index_run(listed, options.language, options.redact))
+        rows.append(index_run(listed, options.language, hides))
         paths.append(source.path)
         read[source.path.resolve()] = _files_read(listed)
 

@@ -378,10 +378,11 @@ class _Builds:
                 return _built(job._replace(logs=(copy,)), self._progress, workers)
 
     def _job(self, build: _Build) -> _Job:
+        hides_names = self._options.public or self._options.redact_names
         options = replace(
             self._options,
             form="folder",  # whatever the name of the run ends in
-            title=_title_of(build.run),
+            title=None if hides_names else _title_of(build.run),
             run=build.run.part,
             one_run=not build.run.part,
             built_from=_text_of(build.stamp),
@@ -444,7 +445,7 @@ def _built(job: _Job, progress: Progress, workers: Workers) -> _Result:
     except Exception as error:  # whatever a run makes fail, others are built
         kind = type(error).__name__
         # The text of an error may quote the logs.
-        return _Result(kind if job.options.redact else f"{kind}: {error}")
+        return _Result(kind if job.options.hides else f"{kind}: {error}")
     return _Result()
 
 
@@ -462,6 +463,8 @@ def _runs_in(logs: Sequence[Path]) -> tuple[str, ...]:
 def _with_tracked_name(job: _Job) -> BuildOptions:
     """Return the options of a build, with the name that a tracker gave the run as title."""
     (first, *others) = job.logs
+    if job.options.public or job.options.redact_names:
+        return job.options
     is_tracked = (first / "meta.yaml").is_file() or any(first.glob("run-*.wandb"))
     if job.options.title or others or not is_tracked:
         return job.options

@@ -117,7 +117,7 @@ def examples_table(
     for column, earned in rewards.items():
         columns[column] = responses[earned].to_numpy(np.float64)[listed]
     columns[LABEL] = map(label_cell, rollouts)
-    columns[END] = [end_of(report, rollout) for rollout in rollouts]
+    columns[END] = [end_of(rollout) for rollout in rollouts]
     ids = [f"{rollout.step}-{rollout.n}" for rollout in rollouts]
     return table(name, caption, columns, ids=ids, note=note)
 
@@ -152,12 +152,10 @@ def label_cell(rollout: Rollout) -> str | Cell:
     return label
 
 
-def end_of(report: RunReport, rollout: Rollout) -> str:
+def end_of(rollout: Rollout) -> str:
     """Return the end of a response or, if its answer stands further up, the text around that."""
     text = rollout.response
-    if (
-        not report.run.options.redact
-    ):  # the number of a placeholder is that of all its turns
+    if not rollout.hidden:  # the number of a placeholder is that of all its turns
         text = _last_turn(rollout) or text
     text = " ".join(text.split())
     if not text:

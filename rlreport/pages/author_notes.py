@@ -96,7 +96,11 @@ class Notes(NamedTuple):
 
 
 def read_notes(
-    logs: Sequence[str | Path], given: str | Path | None, *, redact: bool
+    logs: Sequence[str | Path],
+    given: str | Path | None,
+    *,
+    redact: bool,
+    hides: str = "",
 ) -> tuple[str, list[Note]]:
     """Return (Markdown or "", warnings); raise UsageError if the file ``given`` is unreadable.
 
@@ -104,6 +108,7 @@ def read_notes(
         logs: files and folders of the logs, next to which notes are looked for.
         given: path that the user gave, None if none was given.
         redact: whether the report must not contain texts that the user did not ask for.
+        hides: another option that hides what notes may contain, "" without one.
     """
     path = notes_file(logs, given)
     if path is None:
@@ -111,6 +116,13 @@ def read_notes(
     if redact and not given:
         text = message(
             "notes.md is left out because texts are redacted; pass --notes to include it"
+        )
+        return "", [Note(NoteKind.NOTES, text, 1)]
+    if hides and not given:
+        text = message(
+            "notes.md is left out, as it may contain what {option} hides; pass --notes to include "
+            "it",
+            option=hides,
         )
         return "", [Note(NoteKind.NOTES, text, 1)]
     try:

@@ -14,6 +14,7 @@ from rlreport.check.finding import ToldFinding
 from rlreport.check.limits import Thresholds
 from rlreport.check.spreading import SpreadingTexts
 from rlreport.check.verdict import Verdict
+from rlreport.comparison.omitted import OmittedPrompts
 from rlreport.draw.chart import Chart
 from rlreport.options import BuildOptions
 from rlreport.pages.encoded import EncodedPage, StoredPage
@@ -23,6 +24,7 @@ from rlreport.pages.table import ColumnView
 from rlreport.read.rollouts import Rollouts, Selection
 from rlreport.tables import Tables, counted_in_all
 from rlreport.text.messages import message
+from rlreport.text.private import PUBLIC
 
 T = TypeVar("T")
 
@@ -114,11 +116,19 @@ class JudgedRun:
     quotes: Quotes = field(default_factory=dict)
     own_charts: Sequence[Chart]  # charts of the user's functions
     thresholds: Thresholds = field(default_factory=Thresholds)  # of the checks
+    # the prompts whose texts are left out
+    omitted: OmittedPrompts = field(default_factory=OmittedPrompts)
 
     @property
     def has_responses(self) -> bool:
         """Whether responses are logged, not only trainer metrics."""
         return not self.tables.responses.empty
+
+    @property
+    def hidden_in_words(self) -> list[str]:
+        """What the options hide of texts and names, a sentence each."""
+        public = [PUBLIC] if self.options.public else []
+        return [*public, *self.omitted.in_words]
 
     @property
     def windows(self) -> tuple[tuple[int, int], tuple[int, int]]:
@@ -189,6 +199,7 @@ class RunReport(Maker):
         tables = self.run.tables
         responses = tables.responses
         sentences = self._left_out_of_pages() if self.step_pages else []
+        sentences += self.run.hidden_in_words
         count = self.data.responses_count
         total = len(responses)
         if not count and total:  # mail and Markdown have no data files

@@ -176,9 +176,14 @@ def settings(options: BuildOptions) -> dict[str, object]:
     values["tokenizer"] = Path(options.tokenizer or "").name or None
     if options.redact and options.split not in USUAL_SPLITS:
         values["split"] = None
-    if options.redact_names:
+    if options.redact_names or options.public:
         values["map"] = None
         values["tokenizer"] = None
+    if options.public:
+        values["public"] = True
+        values["step_from_path"] = None
+    if options.omit_prompts:
+        values["omit_prompts"] = list(options.omit_prompts)
     return values
 
 

@@ -377,7 +377,7 @@ def _unequal_table(
         _EQUAL_REWARD: pairs["high_reward"],
         _SIZE: pairs["size"],
         PROMPT_TEXT: [listed_prompt(rollouts[r], prefixes, PROMPT_CHARS) for r in lows],
-        END: [end_of(report, rollouts[row]) for row in lows],
+        END: [end_of(rollouts[row]) for row in lows],
     }
     note = ""
     if not lows:

@@ -17,15 +17,27 @@ from rlreport.formats.logged import dicts
 from rlreport.pages.index_metrics import Metric, metrics_of, number
 from rlreport.pages.levels import UNREAD, known_level, severity
 from rlreport.pages.page import Addresses
+from rlreport.pages.public import public_settings
 from rlreport.pages.redact import unquoted
 from rlreport.pages.table import Cell
 from rlreport.text.clean import safe_text, shortened
 from rlreport.text.language import ENGLISH, Language
 from rlreport.text.messages import message
+from rlreport.text.private import PrivateNames, names_in
 from rlreport.text.secrets import Scalar
 
 # Values of the option ``redact``
 Redact: TypeAlias = bool | Literal["names"]
+
+
+@dataclass(frozen=True, slots=True)
+class Hides:
+    """What the options of an index hide of the reports that it lists."""
+
+    redact: Redact = False
+    public: bool = False
+    omit_prompts: tuple[str, ...] = ()
+
 
 _LONGEST = 600  # Maximum number of characters of a text of a report
 _LONGEST_NAME = 200  # and of the name of a run
@@ -95,31 +107,31 @@ def natural(name: str) -> tuple[tuple[int, str], ...]:
 
 
 def index_run(
-    report: Listed, language: Language = ENGLISH, redact: Redact = False
+    report: Listed, language: Language = ENGLISH, hides: Hides = Hides()
 ) -> IndexRun:
     """Return the row of a report; its ``report.json``, which may be large, is not kept.
 
-    ``redact`` is the option of ``build``: a report that was built without it, or with less, has a
-    row without its texts.
+    ``hides`` are options of ``build``: a report that was built without them, or with less, has a
+    row without its texts, or without names.
     """
     about = report.about
     if about is None:
-        why = unquoted(report.why) if redact else report.why
-        name = shortened(report.name, _LONGEST_NAME) or report.place
+        why = _public_reason(report.why, hides)
+        name = "" if hides.public else shortened(report.name, _LONGEST_NAME)
         why = shortened(why, _LONGEST)
-        return IndexRun(report.place, report.href, name, sentence=why)
+        return IndexRun(report.place, report.href, name or report.place, sentence=why)
     verdict = section(about, "verdict")
     level, lead = verdict_of(about)
     level = known_level(level)
     since = number(section(lead or {}, "onset").get("step"))
-    own = section(about, "settings").get("redact")
-    is_hidden = bool(redact) and own not in (redact, "names")
-    sentence = _name_of(lead) if is_hidden else _sentence(about, language)
+    own = section(about, "settings")
+    hides_texts = _quotes_more(own, hides)
+    sentence = _name_of(lead) if hides_texts else _sentence(about, language)
     # A report has that in English alone; it may name settings and fields.
-    has_next = language == ENGLISH and not is_hidden
+    has_next = language == ENGLISH and not hides_texts
     settings = card_values(section(section(about, "card"), "entries"))
     # What a report is called is one of the names.
-    name = "" if is_hidden and redact == "names" else _text(about.get("run"))
+    name = "" if _names_more(own, hides) else _text(about.get("run"))
     return IndexRun(
         place=report.place,
         href=report.href,
@@ -130,7 +142,7 @@ def index_run(
         evidence=_evidence(report),
         since=since,
         is_harmed=lead is not None and level in ("critical", "warning"),
-        settings=_redacted(settings, redact) if is_hidden else settings,
+        settings=_shown_settings(settings, own, hides),
         without_seed=settings_without_seed(settings),
         metrics=metrics_of(about),
         steps=_step_count(about),
@@ -139,14 +151,54 @@ def index_run(
     )
 
 
-def _redacted(settings: Mapping[str, Scalar], redact: Redact) -> dict[str, Scalar]:
-    """Return settings as a report that is redacted has them: with names, it has none."""
-    if redact == "names":
-        return {}
-    return {
-        name: redacted_text(name, value) if isinstance(value, str) else value
-        for name, value in settings.items()
-    }
+def _public_reason(why: str, hides: Hides) -> str:
+    """Return why a report cannot be read, without what that may quote."""
+    if hides.redact or hides.public or hides.omit_prompts:
+        why = unquoted(why)
+    return PrivateNames().in_place(why) if hides.public else why
+
+
+def _redacts_less(own: Mapping[str, Any], hides: Hides) -> bool:
+    """Return whether a report with these settings is redacted less than the index."""
+    redact = own.get("redact")
+    return bool(hides.redact) and redact not in (hides.redact, "names")
+
+
+def _is_less_public(own: Mapping[str, Any], hides: Hides) -> bool:
+    """Return whether a report with these settings has names that a public one has not."""
+    return hides.public and not own.get("public") and own.get("redact") != "names"
+
+
+def _quotes_more(own: Mapping[str, Any], hides: Hides) -> bool:
+    """Return whether sentences of a report may quote what the index hides."""
+    omitted = own.get("omit_prompts")
+    missing = set(hides.omit_prompts) - set(
+        map(str, omitted if isinstance(omitted, list) else [])
+    )
+    quotes_prompts = bool(missing) and not own.get("redact")
+    return _redacts_less(own, hides) or _is_less_public(own, hides) or quotes_prompts
+
+
+def _names_more(own: Mapping[str, Any], hides: Hides) -> bool:
+    """Return whether the name of a report is one that the index hides."""
+    names_less = hides.redact == "names" and own.get("redact") != "names"
+    return names_less or _is_less_public(own, hides)
+
+
+def _shown_settings(
+    settings: Mapping[str, Scalar], own: Mapping[str, Any], hides: Hides
+) -> Mapping[str, Scalar]:
+    """Return the settings of a report that the index may show; with hidden names, it has none."""
+    if _redacts_less(own, hides):
+        if hides.redact == "names":
+            return {}
+        settings = {
+            name: redacted_text(name, value) if isinstance(value, str) else value
+            for name, value in settings.items()
+        }
+    if _is_less_public(own, hides):
+        return public_settings(settings, PrivateNames(names_in(settings)))
+    return settings
 
 
 def _name_of(lead: Mapping[str, Any] | None) -> str:

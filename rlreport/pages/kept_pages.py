@@ -79,6 +79,7 @@ def _content(job: StepJob) -> tuple[Any, ...]:
         # of the run
         list(rollouts.figures),
         rollouts.style,
+        rollouts.mask and rollouts.mask.take(places.row),
     )
 
 

@@ -182,6 +182,8 @@ def _state(
         (rollout,) = rollouts.read([row], with_tokens=0)
     except LookupError:
         return QuoteState.NO_TEXT
+    if rollout.hidden:
+        return QuoteState.REDACTED
     texts = list(_texts_of(rollout))
     if any(holds_quote(text, quote.text) for text in texts):
         return QuoteState.CHECKED

@@ -7,7 +7,7 @@ equal numbers.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -31,6 +31,7 @@ from rlreport.summarise.environments import environments_of
 from rlreport.tables import (
     WITH_FIELD_NAMES,
     WITH_SPLIT_NAMES,
+    Note,
     Rescoring,
     Tables,
     listed_tool,
@@ -78,6 +79,7 @@ def redacted(rollout: Rollout, prompt_id: int, text_number: int) -> Rollout:
         judged=[],
         raw_tokens=masked_tokens,
         tokens=masked_tokens,
+        hidden=True,
     )
 
 
@@ -113,20 +115,18 @@ def redacted_tables(tables: Tables, redact: Redactor) -> Tables:
     notes = []
     for note in tables.notes:
         # Names of splits are not in quotation marks.
-        text = _NAMELESS if note.kind in WITH_SPLIT_NAMES else unquoted(note.text)
+        text = _NAMELESS if note.kind in WITH_SPLIT_NAMES else note.text
         notes.append(replace(note, text=text))
-    bad_lines = [replace(bad, reason=unquoted(bad.reason)) for bad in tables.bad_lines]
-    return replace(
+    hidden = replace(
         tables.without_samples(),
         extras=_redacted_extras(tables.extras, redact),
         prompts=prompts,
         tokens=tokens,
         tools=tools,
         tools_used=tools_used,
-        bad_lines=bad_lines,
         notes=notes,
-        rescoring=_redacted_rescoring(tables.rescoring),
     )
+    return without_quotes(hidden)
 
 
 def _redacted_rescoring(about: Rescoring | None) -> Rescoring | None:
@@ -180,57 +180,91 @@ def _redacted_tools(
     return tools.assign(tool=tools["tool"].map(aliases)), used.map(without_tool_names)
 
 
+def file_aliases(tables: Tables) -> dict[str, str]:
+    """Return name -> alias of each file of rollouts ("file 1") and of metrics ("metrics 1")."""
+    files = {file.name: f"file {i}" for i, file in enumerate(tables.files, 1)}
+    metrics = {
+        file.name: f"metrics {i}" for i, file in enumerate(tables.metrics_files, 1)
+    }
+    return {**files, **metrics}
+
+
+def with_file_aliases(
+    tables: Tables,
+    files: dict[str, str],
+    reason_of: Callable[[str], str],
+    text_of: Callable[[Note], str],
+) -> Tables:
+    """Return tables with other names of files, also in notes and bad lines.
+
+    Args:
+        tables: the tables.
+        files: name -> alias; files that only notes name are added with the next numbers.
+        reason_of: returns what is shown of the reason why a line cannot be read.
+        text_of: returns what is shown of a note's text.
+    """
+
+    def alias(file: str) -> str:
+        return files.setdefault(file, f"file {len(files) + 1}")
+
+    bad_lines = [
+        replace(bad, file=alias(bad.file), reason=reason_of(bad.reason))
+        for bad in tables.bad_lines
+    ]
+    notes = [
+        replace(note, file=note.file and alias(note.file), text=text_of(note))
+        for note in tables.notes
+    ]
+    listed_files = [
+        replace(file, name=files[file.name], why="") for file in tables.files
+    ]
+    metrics_files = [
+        replace(file, name=files.get(file.name, file.name))
+        for file in tables.metrics_files
+    ]
+    return replace(
+        tables,
+        files=listed_files,
+        metrics_files=metrics_files,
+        bad_lines=bad_lines,
+        notes=notes,
+    )
+
+
 def without_names(tables: Tables, rollouts: Rollouts) -> tuple[Tables, Rollouts]:
     """Replace names of extra fields, metrics and files by "field 1" etc. or well-known names."""
     # Name -> alias
     fields = _field_aliases(tables)
-    files = {file.name: f"file {i}" for i, file in enumerate(tables.files, 1)}
-    metrics_files = {
-        file.name: f"metrics {i}" for i, file in enumerate(tables.metrics_files, 1)
-    }
-    all_files = {**files, **metrics_files}
+    files = file_aliases(tables)
+    metrics_files = {file.name: files[file.name] for file in tables.metrics_files}
     extras = [str(name) for name in tables.extras.columns]
-
-    def alias(file: str) -> str:
-        """Return a file's alias; files that are not listed get the next numbers."""
-        return all_files.setdefault(file, f"file {len(all_files) + 1}")
 
     def nameless(text: str) -> str:
         """Return a text of a note, or what replaces all of it if it contains a name."""
         text = unquoted(text)
-        names = (*all_files, *extras)
+        names = (*files, *extras)
         return _NAMELESS if any(name in text for name in names) else text
 
-    bad_lines = [
-        replace(bad, file=alias(bad.file), reason=nameless(bad.reason))
-        for bad in tables.bad_lines
-    ]
-    notes = []
-    for note in tables.notes:
-        file = note.file and alias(note.file)
-        text = _NAMELESS if note.kind in WITH_FIELD_NAMES else nameless(note.text)
-        notes.append(replace(note, file=file, text=text))
-    listed_files = [
-        replace(file, name=files[file.name], why="") for file in tables.files
-    ]
+    def text_of(note: Note) -> str:
+        return _NAMELESS if note.kind in WITH_FIELD_NAMES else nameless(note.text)
+
     renamed = replace(
-        _without_metric_names(tables, metrics_files),
+        with_file_aliases(
+            _without_metric_names(tables, metrics_files), files, nameless, text_of
+        ),
         extras=tables.extras.rename(columns=fields),
         extras_by_step=tables.extras_by_step.rename(columns=fields),
         reward_parts=[fields[name] for name in tables.reward_parts],
         times=tables.times.without_names(),
         fields={fields[name]: rows for name, rows in tables.fields.items()},
-        files=listed_files,
-        bad_lines=bad_lines,
-        notes=notes,
     )
     if tables.rescoring is not None:
-        renamed.rescoring = _nameless_rescoring(tables.rescoring)
+        renamed.rescoring = nameless_rescoring(tables.rescoring)
     file_names = [files.get(name, _NAMELESS) for name in rollouts.places.names]
     return renamed, replace(rollouts, places=rollouts.places._replace(names=file_names))
 
 
-def _nameless_rescoring(about: Rescoring) -> Rescoring:
+def nameless_rescoring(about: Rescoring) -> Rescoring:
     """Return it without the function's name, and with the kinds of exceptions alone."""
     unscored = []
     for one in about.unscored:
@@ -321,45 +355,82 @@ def _without_metric_names(tables: Tables, files: Mapping[str, str]) -> Tables:
 def redacted_verdict(verdict: Judged[Finding], redact: Redactor) -> Judged[Finding]:
     """Return a verdict with placeholders for excerpts and log texts that its sentences quote."""
 
+    def excerpt_of(example: Example) -> str | None:
+        return None if example.excerpt is None else redact(example.excerpt)
+
     def hidden(value: Any) -> Any:
-        """Return a finding, or a part of one, with placeholders; numbers stay as they are."""
-        match value:
-            case Finding():
-                facts = {name: hidden(fact) for name, fact in value.facts.items()}
-                texts = tuple(map(redact, value.texts))
-                return replace(
-                    value, facts=facts, texts=texts, evidence=hidden(value.evidence)
-                )
-            case Example():
-                excerpt = None if value.excerpt is None else redact(value.excerpt)
-                # ``look_for`` is a text of the log, too; it is of no use without the response.
-                return replace(
-                    value, excerpt=excerpt, before=hidden(value.before), look_for=""
-                )
-            case tuple():
-                return tuple(map(hidden, value))
-            case Message():
-                return unquoted(value)
-            case LogText():
-                return redact(value)
-        return value
+        return hidden_finding(value, redact, excerpt_of)
 
     muted = [replace(muted, finding=hidden(muted.finding)) for muted in verdict.muted]
     findings = list(map(hidden, verdict.findings))
     return replace(verdict, findings=findings, muted=muted, pair=hidden(verdict.pair))
 
 
-def redacted_ngrams(spreading: SpreadingTexts, redact: Redactor) -> SpreadingTexts:
+def hidden_finding(
+    value: Any,
+    hide: Callable[[str], str],
+    excerpt_of: Callable[[Example], str | None],
+) -> Any:
+    """Return a finding, or a part of one, with placeholders; numbers stay as they are.
+
+    Args:
+        value: the finding, an example, a fact, a tuple of them, or None.
+        hide: returns what is shown of a text of the logs.
+        excerpt_of: returns what is shown of an example's excerpt.
+    """
+
+    def hidden(part: Any) -> Any:
+        return hidden_finding(part, hide, excerpt_of)
+
+    match value:
+        case Finding():
+            facts = {name: hidden(fact) for name, fact in value.facts.items()}
+            texts = tuple(map(hide, value.texts))
+            return replace(
+                value, facts=facts, texts=texts, evidence=hidden(value.evidence)
+            )
+        case Example():
+            # ``look_for`` is a text of the log, too; it is of no use without the response.
+            return replace(
+                value,
+                excerpt=excerpt_of(value),
+                before=hidden(value.before),
+                look_for="",
+            )
+        case tuple():
+            return tuple(map(hidden, value))
+        case Message():
+            return unquoted(value)
+        case LogText():
+            return hide(value)
+    return value
+
+
+def redacted_ngrams(
+    spreading: SpreadingTexts, hide: Callable[[str], str]
+) -> SpreadingTexts:
+    """Return the phrases as ``hide`` shows them."""
     return SpreadingTexts(
-        _redacted_texts(spreading.table, redact),
-        _redacted_texts(spreading.by_step, redact),
+        _hidden_texts(spreading.table, hide), _hidden_texts(spreading.by_step, hide)
     )
 
 
-def _redacted_texts(frame: pd.DataFrame, redact: Redactor) -> pd.DataFrame:
+def _hidden_texts(frame: pd.DataFrame, hide: Callable[[str], str]) -> pd.DataFrame:
     if frame.empty:
         return frame
-    return frame.assign(ngram=frame["ngram"].map(redact))
+    return frame.assign(ngram=frame["ngram"].map(hide))
+
+
+def without_quotes(tables: Tables) -> Tables:
+    """Return tables whose notes, bad lines and exceptions quote nothing of the logs."""
+    notes = [replace(note, text=unquoted(note.text)) for note in tables.notes]
+    bad_lines = [replace(bad, reason=unquoted(bad.reason)) for bad in tables.bad_lines]
+    return replace(
+        tables,
+        notes=notes,
+        bad_lines=bad_lines,
+        rescoring=_redacted_rescoring(tables.rescoring),
+    )
 
 
 def unquoted(text: str) -> str:

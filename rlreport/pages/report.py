@@ -268,6 +268,8 @@ def _prefixes(run: JudgedRun) -> tuple[str, ...]:
     if run.options.redact:
         return ()
     prompts = run.tables.prompts["prompt"]
+    if run.omitted:
+        prompts = prompts[~run.omitted.rows(run.tables.prompts)]
     return prompt_prefixes(turns_as_text(turns(text)) or text for text in prompts)
 
 

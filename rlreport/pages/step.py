@@ -160,7 +160,8 @@ def step_rows(job: StepJob, shown: Sequence[Rollout], context: PageContext) -> S
     listed = {key: column[places] for key, column in values.items()}
     prefixes: tuple[str, ...] = ()
     if not context.options.redact:
-        prefixes = prompt_prefixes(rollout.response for rollout in rollouts)
+        shown_texts = [one.response for one in rollouts if not one.hidden]
+        prefixes = prompt_prefixes(shown_texts)
     texts = {
         column.key: _texts(rollouts, column.key, context)
         for column in context.text_columns
@@ -187,8 +188,17 @@ def _tokens(
 ) -> TokenColumns:
     """Return the tokens of the first responses of the plan, in the order of the list."""
     rows = job.selection.rows[order[order < job.plan.with_tokens]]
-    tokens = TokenColumns.read(job.selection.rollouts, rows)
-    return tokens.masked(TOKEN) if context.options.redact else tokens
+    rollouts = job.selection.rollouts
+    tokens = TokenColumns.read(rollouts, rows)
+    if context.options.redact:
+        return tokens.masked(TOKEN)
+    if rollouts.mask is None:
+        return tokens
+    numbers = rollouts.places.n[rollouts.indices(rows)].tolist()
+    hides = map(rollouts.mask.hides, rows.tolist())
+    hidden = {n for n, hides_row in zip(numbers, hides, strict=True) if hides_row}
+    is_hidden = np.array([n in hidden for n in tokens.n], np.bool_)
+    return tokens.masked_at(is_hidden, TOKEN)
 
 
 def _texts(

@@ -12,7 +12,7 @@ import mmap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import orjson
@@ -85,6 +85,7 @@ class Rollout:
     errors: list[str] = field(default_factory=list)  # error messages of the rollout
     # (name, text) of what a judge read or wrote
     judged: list[tuple[str, str]] = field(default_factory=list)
+    hidden: bool = False  # whether placeholders replace its texts
 
 
 # Of responses over 2 * EDGE tokens (or words), statistics use only the first and last EDGE
@@ -358,6 +359,22 @@ class RowIds(NamedTuple):
         )
 
 
+class Mask(Protocol):
+    """What replaces texts of responses whenever they are read; it can be pickled."""
+
+    def hides(self, row: int) -> bool:
+        """Return whether all texts and tokens of a row of the response table are hidden."""
+        ...
+
+    def masked(self, row: int, rollout: Rollout) -> Rollout:
+        """Return the response of a row with what may be shown of it."""
+        ...
+
+    def take(self, rows: Ints) -> Mask:
+        """Return a mask of these rows alone."""
+        ...
+
+
 @dataclass(slots=True)
 class Rollouts(RolloutPart):
     """The chosen responses of a run: their texts, tokens and values per token."""
@@ -367,6 +384,7 @@ class Rollouts(RolloutPart):
     style: Style  # how the run's token strings encode bytes
     # the files that the arrays are in, if they are not in memory
     maps: Sequence[mmap.mmap] = field(default=(), repr=False)
+    mask: Mask | None = None  # None if all texts may be shown
 
     def unload(self) -> None:
         unload(self.maps)
@@ -414,6 +432,8 @@ class Rollouts(RolloutPart):
             digests=self.digests[indices],
             maps=(),
         )
+        if self.mask is not None:
+            in_memory.mask = self.mask.take(self.places.row[indices])
         self.unload()
         return in_memory
 
@@ -443,7 +463,10 @@ class Rollouts(RolloutPart):
     def read(
         self, rows: Sequence[int] | Ints, with_tokens: int | None = None
     ) -> list[Rollout]:
-        """Return responses, the first ``with_tokens`` (None: all) with tokens."""
+        """Return responses, the first ``with_tokens`` (None: all) with tokens.
+
+        Where ``mask`` hides something of a response, placeholders replace it.
+        """
         indices = self.indices(rows)
         turns_of = cache(turns)  # the responses of a group have the same prompt
         rollouts = [self._without_tokens(index, turns_of) for index in indices.tolist()]
@@ -467,7 +490,10 @@ class Rollouts(RolloutPart):
             sampled = self.sampled[tokens].copy() if flags & HAS_MASK else None
             rollout.sampled = sampled
         self.unload()
-        return rollouts
+        if self.mask is None:
+            return rollouts
+        those = map(int, self.places.row[indices])
+        return list(map(self.mask.masked, those, rollouts))
 
     def _without_tokens(
         self, index: int, turns_of: Callable[[str], list[tuple[str, str]]]

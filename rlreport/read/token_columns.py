@@ -110,6 +110,34 @@ class TokenColumns:
         hidden = np.zeros_like(self.ids)
         return replace(self, ids=hidden, vocabulary=[(text, text)], prompts=[])
 
+    def masked_at(self, is_hidden: NDArray[np.bool_], text: str) -> Self:
+        """Return a copy with ``text`` for the tokens of some responses, bool (R,).
+
+        Tokens that only these responses have, and those of their prompts, are left out.
+        """
+        if not is_hidden.any():
+            return self
+        shown = [
+            n for n, hides in zip(self.n, is_hidden.tolist(), strict=True) if not hides
+        ]
+        prompts = []
+        for prompt in self.prompts:
+            n = sorted(set(prompt.n) & set(shown))
+            if n:
+                prompts.append(prompt._replace(n=n))
+        hides_token = np.repeat(is_hidden, self.lengths)
+        is_used = np.zeros(len(self.vocabulary), np.bool_)
+        is_used[self.ids[~hides_token]] = True
+        for prompt in prompts:
+            is_used[prompt.ids] = True
+        used = np.flatnonzero(is_used).tolist()
+        # The placeholder is token 0; the others follow.
+        numbers = np.cumsum(is_used)
+        ids = np.where(hides_token, 0, numbers[self.ids]).astype(np.uint32)
+        renumbered = [one._replace(ids=numbers[one.ids].tolist()) for one in prompts]
+        vocabulary = [(text, text), *(self.vocabulary[number] for number in used)]
+        return replace(self, ids=ids, vocabulary=vocabulary, prompts=renumbered)
+
 
 def figures_with_values(rollouts: Iterable[Rollout]) -> dict[str, bool]:
     """Return whether each figure of responses that have tokens has a value."""

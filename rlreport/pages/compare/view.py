@@ -214,7 +214,7 @@ def _left_out(outcome: Outcome, shown: int, with_tokens: int) -> list[str]:
 
     ``shown``: maximum number of prompts won or lost; ``with_tokens``: how many have tokens.
     """
-    sentences = []
+    sentences = list(outcome.hidden_in_words)
     texts = texts_note(outcome)
     if texts:
         sentences.append(texts)
