@@ -294,16 +294,22 @@ def _split(text: str) -> tuple[str, str]:
 
 
 def _sharpened(random: Random, strength: float) -> Drawn:
-    """A share of the prompts that were sometimes solved never is again; all others are learned."""
+    """The prompts that are solved least are given up, and all others are solved nearly always.
+
+    The chance that any response of a group is right falls by the strength; in a healthy run, all
+    prompts are learned.
+    """
     sizes = text_sizes(random, ((4, 8), (8, 8), (4, 16), (8, 4)), least=40)
     pool = int(random.integers(40, 200))
-    easy = random.beta(1.5, 3.0, pool)
-    is_lost = random.random(pool) < strength
+    easy = np.sort(random.beta(1.2, random.uniform(3, 5), pool))
+    of_any = 1 - (1 - easy) ** sizes.group
+    is_lost = np.arange(pool) < pool * (1 - of_any.mean() + strength)
     prompt = random.integers(pool, size=(sizes.steps, sizes.prompts))
     begin = int(random.uniform(0.1, 0.4) * sizes.steps)
     progress = rise_between(sizes, begin, sizes.steps - 1)[:, None]
-    learned = 1 - (1 - easy) ** random.uniform(2, 4)
-    goal = np.where(is_lost, 0.01, learned)
+    goal = 1 - (1 - easy) ** random.uniform(2, 4)
+    if strength:
+        goal = np.where(is_lost, 0.005, 0.92)
     chance = easy[prompt] + progress * (goal - easy)[prompt]
     each = np.repeat(chance.ravel(), sizes.group)
     columns = {
@@ -465,7 +471,7 @@ FAMILIES = (
     Family(
         check="sharpening",
         name="some prompts are given up, the others learned",
-        unit="of prompts",
+        unit="of pass@k",
         strengths=(0.1, 0.2, 0.4),
         draw=_sharpened,
         severities=ANY,
