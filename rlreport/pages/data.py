@@ -27,7 +27,6 @@ from rlreport.comparison.saved import REPORT
 from rlreport.draw.chart import Chart, evenly
 from rlreport.fields import CANONICAL, FIELDS
 from rlreport.metrics.roles import framework_of, roles_of
-from rlreport.options import BuildOptions
 from rlreport.pages.author_notes import linked_notes
 from rlreport.pages.charts import page_charts
 from rlreport.pages.context import DataFiles, JudgedRun, PageContext, RunReport
@@ -119,7 +118,7 @@ def data_view(report: RunReport, addresses: Addresses) -> DataView:
         files=_files_table(tables),
         metrics=_metrics_table(tables.metrics_files) if tables.metrics_files else None,
         fields=_fields_table(tables),
-        settings=_listed_settings(report.run.options),
+        settings=_listed_settings(report.run),
         versions=versions(),
         exports=[
             Link(label, addresses.file(path))
@@ -166,8 +165,9 @@ def note_in_words(note: Note) -> str:
     return message("{text} ({place})", text=note.text, place=place)
 
 
-def settings(options: BuildOptions) -> dict[str, object]:
+def settings(run: JudgedRun) -> dict[str, object]:
     """Return option -> value for ``report.json``, None if unused or hidden by redaction."""
+    options = run.options
     values = {name: getattr(options, name) for name in _SETTINGS if name != "map"}
     # None, not an empty value, for an option that is not used
     values |= {"map": options.mapping or None, "merge": options.merge or None}
@@ -182,15 +182,15 @@ def settings(options: BuildOptions) -> dict[str, object]:
     if options.public:
         values["public"] = True
         values["step_from_path"] = None
-    if options.omit_prompts:
-        values["omit_prompts"] = list(options.omit_prompts)
+    if run.omitted:
+        values["omit_prompts"] = list(map(str, run.omitted.conditions))
     return values
 
 
-def _listed_settings(options: BuildOptions) -> list[tuple[str, str]]:
+def _listed_settings(run: JudgedRun) -> list[tuple[str, str]]:
     """Return the settings that have a value, as texts: (option, value)."""
     listed = []
-    for name, value in settings(options).items():
+    for name, value in settings(run).items():
         if isinstance(value, str):
             listed.append((name, value))
         elif value is not None:
@@ -408,7 +408,7 @@ def report_json(report: RunReport) -> dict[str, Any]:
         "responses": len(tables.responses),
         "pass_k": passes_of(tables.training().responses).k,
         "sampled": {"responses": tables.sampled, "of": tables.sampled_of},
-        "settings": settings(run.options),
+        "settings": settings(run),
         "versions": dict(versions()),
         "card": run.card.as_json(),
         **_steps_json(tables.steps),
