@@ -24,6 +24,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import rlreport
 from rlreport.about.card import run_card
 from rlreport.check import load_thresholds
 from rlreport.comparison.data_file import unpacked
@@ -31,7 +32,10 @@ from rlreport.comparison.saved import earlier_report, report_about
 from rlreport.errors import RlreportError
 from rlreport.metrics.find import find_and_read
 from rlreport.options import GaeOptions, ReadOptions
+from rlreport.pages.index import runs_view
+from rlreport.pages.index_rows import Listed, index_run
 from rlreport.read.logs import read_logs
+from rlreport.text.language import ENGLISH
 
 ROOT = Path(__file__).resolve().parent.parent
 DATA = ROOT / "tests" / "data"
@@ -39,8 +43,8 @@ GROWTH = 1 << 30
 SECONDS = 20
 PER_CHILD = 1_000
 SEED_BYTES = 200_000
-KINDS = {"log": 5, "metrics": 2, "config": 2, "report": 2, "thresholds": 1}
-"""Kinds of inputs, with how many of 12 are of this kind."""
+KINDS = {"log": 5, "metrics": 3, "config": 2, "report": 3, "thresholds": 1}
+"""Kinds of inputs, with how many of 14 are of this kind."""
 
 BYTES = rb""" \ [ ] { } , : NaN -1e999 1e400 null "\ud800" <<:*a *a &a !!binary ? - 1:1:1
     2020-99-99 "step" [a.b] PAR1 PK </script> """.split()
@@ -48,6 +52,7 @@ BYTES += [
     b"\n",
     b"\0",
     b"\xff",
+    b"9" * 400,
     b"9" * 5000,
     b"0x" + b"f" * 5000,
     b"[" * 300,
@@ -60,7 +65,12 @@ VALUES = json.loads(
 TABLE = (
     b"step,n,split,prompt_id,reward,prompt,extra:a\n" + b"1,0,train,0,0.5,0f,x\n" * 9
 )
-PAGE = b'<meta name="generator" content="rlreport "><script type="a/a" class="report-json">'
+CONSOLE = (
+    b"step:%d - actor/loss:0.1 - critic/score/mean:0.5\n"
+    b"epoch: 0|step: %d|ppo_ep: 1|act_loss: 0.1\naverage reward score: 0.5\n"
+    b"Epoch:[1/1](%d/99), Reward: -2.2, KL_ref: 0.1\n"
+    b"{'loss': 0.1, 'reward': 0.5, 'epoch': 0.0%d}\n\r 5%%|#| %d/99 [00:01<00:02]\n"
+)
 MADE = [
     ("metrics", "metrics.jsonl", b'{"step": 1, "train": {"loss": 2.5}}\n' * 9),
     ("metrics", "metrics.csv", TABLE),
@@ -70,13 +80,19 @@ MADE = [
         "config.yaml",
         b"a: &a {x: 1, y: [1, 2]}\nb: {<<: *a, z: *a}\nc: [1:30, 0x1f]\n",
     ),
+    (
+        "metrics",
+        "train.log",
+        b"".join(CONSOLE % ((step,) * 5) for step in range(9))
+        + b"Traceback (most recent call last):\n  x\nValueError: 1\n",
+    ),
     ("report", "responses.csv", TABLE),
     ("thresholds", "a.toml", b"[kl_explosion]\nwarn = 10\ncritical = 50.0\n[trend]\n"),
 ]
 
 
-def seeds() -> list[tuple[str, str, bytes]]:
-    """Return (kind, name, content) of the files that are mutated."""
+def seeds(kept: Path) -> list[tuple[str, str, bytes]]:
+    """Return (kind, name, content) of the files that are mutated; reports are those in ``kept``."""
     found = MADE + [
         ("config", p.name, p.read_bytes()) for p in DATA.glob("configurations/*")
     ]
@@ -90,11 +106,22 @@ def seeds() -> list[tuple[str, str, bytes]]:
         name = path.name.removesuffix(".gz")
         if name.endswith("l") or len(content) < SEED_BYTES:
             found.append(("log", name, content[:SEED_BYTES]))
-    report = DATA / "earlier" / "schema_1.zip"
-    found.append(("report", "report.zip", report.read_bytes()))
-    about = zipfile.ZipFile(report).read("data/report.json").replace(b"<", b"\\u003c")
-    found.append(("report", "report.html", PAGE + about + b"</script>"))
+    for path in sorted(DATA.glob("runs/trainer/*/*.*")):
+        found.append(("metrics", path.name, path.read_bytes()))
+    tables = DATA / "frameworks" / "trackio" / "tables.db"
+    found.append(("metrics", tables.name, tables.read_bytes()))
+    for path in sorted(kept.glob("report.*")):
+        found.append(("report", path.name, path.read_bytes()))
+    with zipfile.ZipFile(kept / "report.zip") as archive:
+        found.append(("report", "report.json", archive.read("data/report.json")))
     return found
+
+
+def build_reports(kept: Path) -> None:
+    """Build the reports that are mutated."""
+    for suffix in (".zip", ".html"):
+        out = kept / f"report{suffix}"
+        rlreport.build([DATA / "runs" / "agents"], out, quiet=True, workers=1)
 
 
 def mutate(content: bytes, rng: random.Random) -> bytes:
@@ -172,6 +199,8 @@ def read(kind: str, path: Path) -> None:
         run_card([], configs=[path]).as_json()
     elif kind == "thresholds":
         load_thresholds(path)
+    elif path.name == "report.json":
+        read_as_index(path)
     elif path.suffix == ".csv":
         unpacked(gzip.compress(path.read_bytes(), 1), path.name)
     else:
@@ -180,10 +209,20 @@ def read(kind: str, path: Path) -> None:
             report.texts((step, n) for step in range(4) for n in range(4))
 
 
+def read_as_index(path: Path) -> None:
+    """Make the page of an index of a report, given its ``report.json``."""
+    folder = path.parent / "run"
+    (folder / "data").mkdir(parents=True)
+    path.rename(folder / "data" / path.name)
+    about = report_about(folder)
+    runs = [index_run(Listed(name, f"./{name}", about)) for name in ("a", "b")]
+    ENGLISH.of(runs_view(runs, lambda charts: charts, ENGLISH))
+
+
 def child(count: int, seed: int, kept: Path) -> None:
     """Read mutated inputs and print how many of each kind were read, refused and failed."""
     rng = random.Random(seed)
-    files = seeds()
+    files = seeds(kept)
     counts = Counter[str]()
     signal.signal(signal.SIGALRM, lambda *_: (_ for _ in ()).throw(TimeoutError()))
     for number in range(-len(files), count):
@@ -219,6 +258,7 @@ def child(count: int, seed: int, kept: Path) -> None:
 
 def main(inputs: int, seed: int, kept: Path) -> None:
     """Run child processes in sequence and print the totals; exit with status 1 after a failure."""
+    build_reports(kept)
     totals = Counter[str]()
     peak = 0
     for start in range(0, inputs, PER_CHILD):

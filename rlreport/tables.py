@@ -435,7 +435,9 @@ class Tables(LogTables):
     @property
     def extent(self) -> Extent | None:
         """How far the run is logged, None without a step."""
-        ends = [int(self.steps["step"].max())] if len(self.steps) else []
+        ends: list[int] = []
+        if len(self.steps):
+            ends.append(int(self.steps["step"].max()))
         ends += self.overwritten[-1:]
         metrics_end = None
         if "step" in self.metrics and len(self.metrics) and not self.metrics_apart:

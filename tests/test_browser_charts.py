@@ -9,7 +9,7 @@ from playwright.sync_api import Locator, Page
 import rlreport
 from rlreport.draw.bundle import vega_bundle
 from tests.browser import box_of, in_url, rest, until, visiting
-from tests.hostile import write_log
+from tests.hostile import hostile_rows, write_log
 
 pytestmark = pytest.mark.untraced
 
@@ -145,6 +145,16 @@ def test_any_column_of_a_steps_responses_against_any_other(browser, hacking):
         )
         dots = page.locator(".explore .plot .mark-symbol path").count()
         assert dots == page.locator("section.responses tbody tr[data-n]").count()
+
+
+def test_a_long_name_of_a_column_does_not_make_a_narrow_page_wider(browser, tmp_path):
+    rows = [row | {"long " * 18: n} for n, row in enumerate(hostile_rows(1))]
+    log = write_log(tmp_path / "log.jsonl", rows)
+    rlreport.build([log], tmp_path / "run", quiet=True, workers=1)
+    step = tmp_path / "run" / "steps" / "0.html"
+    with visiting(browser, step, viewport={"width": 420, "height": 800}) as page:
+        page.click(".explore summary")
+        assert page.evaluate("document.documentElement.scrollWidth") == 420
 
 
 def drawing(figure: Locator) -> tuple[list[str], int, float]:

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 from rlreport.check import means, run_checks
+from rlreport.check.finding import Severity
 from rlreport.check.means import MixChange
 from rlreport.check.run import Run
 from rlreport.check.verdict import Verdict
@@ -160,6 +161,20 @@ def test_groups_without_a_signal_from_the_start_are_shown_by_the_last_steps() ->
     assert found.onset is not None and found.onset.step == 0
     assert all(example.step >= STEPS - WINDOW for example in found.evidence)
     assert len(found.evidence) == 3
+
+
+def test_groups_without_a_signal_in_the_past_are_told_with_their_steps_and_the_end() -> (
+    None
+):
+    is_equal = (STEP < 12) | (INDEX < 10)
+    reward = np.where(is_equal, 0.0, INDEX % 2)
+    found = find("zero_variance_groups", tables(prompt_id=INDEX // 2, reward=reward))
+    assert found.until == 11
+    assert title(found) == (
+        "100% of groups gave no learning signal in steps 0 to 11 (100% at the start, "
+        "10% at the end)."
+    )
+    assert found.severity is Severity.INFO
 
 
 def test_groups_that_a_hack_pays_are_not_called_solved() -> None:

@@ -7,11 +7,13 @@ from itertools import product
 
 import numpy as np
 import pandas as pd
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import rlreport
 from rlreport.comparison.data_file import pack_table, unpacked
+from rlreport.errors import UnusableInputError
 from rlreport.text.clean import number_as_text
 from tests.reading import tokens, write
 from tests.test_compare import compared, write_graded
@@ -54,6 +56,13 @@ def table_of(values: object) -> pd.DataFrame:
     return table.assign(n=range(len(table)), split="train")[
         ["step", "n", "split", "prompt_id", "reward", "extra:field"]
     ]
+
+
+def test_two_rows_of_one_response_are_a_broken_report():
+    table = table_of([1.0, 2.0]).assign(n=0)
+    data, _ = pack_table(table, 10**6)
+    with pytest.raises(UnusableInputError, match="build the report again"):
+        unpacked(data, "report")
 
 
 @given(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1))

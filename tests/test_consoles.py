@@ -149,6 +149,16 @@ def test_without_a_bar_rows_are_counted_times_logging_steps(tmp_path: Path) -> N
     assert steps(neither) == [1, 2, 3, 4, 5, 6]
 
 
+@pytest.mark.parametrize("value", ["1" + "0" * 400, "1e400", "1e300", "-5", "0"])
+def test_logging_steps_that_are_no_interval_cost_no_row(
+    value: str, tmp_path: Path
+) -> None:
+    (tmp_path / "config.json").write_text(f'{{"logging_steps": {value}}}')
+    path = console(tmp_path / "train.log", rows(4))
+    assert steps(path) == [1, 2, 3, 4]
+    assert "they are numbered 1, 2, 3" in notes(path)
+
+
 def test_numbers_in_texts_of_numpy_and_torch_and_nan_are_read(tmp_path: Path) -> None:
     logged = (
         "{'loss': nan, 'grad_norm': '3.289e+06', 'reward': np.float64(0.5), 'kl': inf, "
@@ -449,6 +459,9 @@ def test_an_error_at_the_end_of_a_console_is_one_short_line_without_secrets(
     path = console(tmp_path / "a.log", rows(8), RAISED.format(text=f"token={secret}"))
     assert "the console ends with an error: RuntimeError (1)" in notes(path)
     assert secret not in notes(path)
+    named = RAISED.format(text="").replace("RuntimeError: ", secret)
+    path = console(tmp_path / "c.log", rows(8), named)
+    assert "the console ends with an error: Error (1)" in notes(path)
     path = console(tmp_path / "b.log", rows(8), RAISED.format(text="so long " * 99))
     (text,) = [one.text for one in read(path).notes if "ends with" in one.text]
     assert len(text.partition("error: ")[2]) == 200

@@ -336,6 +336,24 @@ def test_a_valley_is_told_by_the_levels_around_it() -> None:
     assert "fell from 0.60 to 0.10 in steps 41–70 and recovered to 0.64." in sentence
 
 
+def test_a_dip_above_the_start_is_not_called_a_low() -> None:
+    levels = np.concatenate(
+        [np.linspace(0.1, 0.7, 40), np.repeat([0.3, 0.7], [20, 60])]
+    )
+    words = judged_reward(levels).sentence
+    assert "dipped to 0.3" in words or "with a dip to 0.3" in words
+    assert "low of" not in words
+    below = np.repeat([0.4, 0.1, 0.9], [25, 4, 70])
+    assert "had a low of 0.099 in steps 26–29" in judged_reward(below).sentence
+
+
+def test_a_gradual_fall_does_not_seem_to_lie_in_the_steps_of_its_lowest_level() -> None:
+    levels = np.concatenate([np.linspace(1.0, 0.3, 60), np.repeat(0.92, 120)])
+    words = judged_reward(levels, noise=1.0).sentence
+    fell = r"fell gradually from [\d.]+ to [\d.]+ \(steps \d+–\d+\) and recovered to"
+    assert re.search(fell, words), words
+
+
 def test_what_stays_dead_is_told_by_its_last_level_not_by_the_mean_with_its_fall() -> (
     None
 ):

@@ -8,6 +8,7 @@ from click.testing import CliRunner
 from rlreport.cli.main import main
 from rlreport.deliver.forms import FORMS, OTHER_SUFFIXES, form_of
 from rlreport.errors import UsageError
+from rlreport.system.own_output import MARKS
 
 
 def test_help_and_registry_say_what_each_form_says_of_itself():
@@ -15,7 +16,7 @@ def test_help_and_registry_say_what_each_form_says_of_itself():
     for name, form in FORMS.items():
         assert form.id == name
         assert form_of(Path(f"run{form.suffix}")) is form
-        assert form.folder or form.mark
+        assert form.folder or form.id in MARKS
         if form.suffix:
             assert f" {form.suffix} = {form.words}" in " ".join(shown.split())
 

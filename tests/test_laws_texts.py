@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from rlreport.check import run_checks
 from rlreport.check.finding import Severity
 from rlreport.check.run import Run
 from rlreport.check.sources import sources_of
@@ -81,6 +82,24 @@ def test_a_model_that_learns_with_its_garbled_texts_is_noted_only() -> None:
     reward = np.tile([0.0, 1.0], SHAPE.rows // 2)
     flat = SHAPE.log(reward=reward, garbled=1.0)
     assert find("garbled", flat).severity is Severity.WARNING
+
+
+def test_a_few_responses_are_garbled_only_if_most_are() -> None:
+    few = Shape(steps=1, prompts=6, group=4)
+    reward = np.tile([0.0, 1.0], few.rows // 2)
+    most = np.where(np.arange(few.rows) % 4, 1.0, 0.0)
+    assert find("garbled", few.log(reward=reward, garbled=most)).facts["share"] == 0.75
+    assert run("garbled", few.log(reward=reward, garbled=1 - most)).finding is None
+    fewest = Shape(steps=1, prompts=1, group=4)
+    assert run("garbled", fewest.log(reward=1.0, garbled=1.0)).finding is None
+
+
+def test_a_reward_of_a_single_step_is_told_once() -> None:
+    few = Shape(steps=1, prompts=6, group=4)
+    reward = np.tile([0.0, 1.0], few.rows // 2)
+    verdict = run_checks(few.log(reward=reward, garbled=1.0))
+    words = "The reward was 0.50 in step 1, the only step logged."
+    assert verdict.course_sentence == words
 
 
 def test_responses_at_other_prompts_invalidate_the_run_from_the_first_step_on() -> None:

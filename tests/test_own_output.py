@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import rlreport
+from rlreport.deliver import forms as deliver_forms
 from rlreport.errors import UnusableInputError
 from rlreport.metrics.find import find_and_read
 from rlreport.read.listing import find_sources, state_of
@@ -15,7 +16,7 @@ from rlreport.system.own_output import own_folders_in
 from tests.forms import files_below
 from tests.running import rlreport as run
 
-FORMS = ("report", "report.html", "report.zip", "report.eml", "report.md")
+FORMS = tuple(f"report{form.suffix}" for form in deliver_forms.FORMS.values())
 
 
 def write_metrics(folder: Path, *, falls: bool = False) -> Path:

@@ -161,6 +161,24 @@ def test_where_validation_fell_its_best_checkpoint_is_kept_even_if_the_gain_is_l
     assert verdict.keep_step in (10, 20)
 
 
+def test_validation_that_rose_after_the_policy_was_far_away_tells_the_checkpoint() -> (
+    None
+):
+    """Where it never rises again, the checkpoint is one before the distance."""
+    rising = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.6, 0.3]
+    falling = [0.1, 0.5, 0.9, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.3]
+    kept = {}
+    for name, scores in {"rising": rising, "falling": falling}.items():
+        run = evaluated(scores)
+        far = np.where(run.responses["step"] < 40, 0.1, 60.0)
+        verdict = run_checks(replace(run, responses=run.responses.assign(kl_k1=far)))
+        assert verdict.lead == "kl_explosion"
+        kept[name] = verdict.keep_step
+    assert kept["rising"] == 80
+    assert kept["falling"] is not None
+    assert kept["falling"] < 40
+
+
 def test_a_fall_is_told_with_its_levels_and_steps() -> None:
     verdict = run_checks(tables(reward=DYING))
     pattern = (

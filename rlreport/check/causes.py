@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from rlreport.check import progress
-from rlreport.check.checkpoint import HACKS, LOSSES
+from rlreport.check.checkpoint import DISTANCE, HACKS, LOSSES
 from rlreport.check.finding import Finding, Rank, Severity
 from rlreport.check.registry import BY_ID
 from rlreport.check.run import Run
@@ -84,6 +84,9 @@ def _came_before_gain(finding: Finding, run: Run, best_step: int | None) -> bool
         return finding.rank is Rank.CAUSE and progress.learned(run)
     if onset.from_start and progress.learned(run):
         return True
+    # A distance that the run first gained with may grow until it loses.
+    if finding.id == DISTANCE and finding.severity is Severity.CRITICAL:
+        return False
     return best_step is not None and onset.high < best_step
 
 

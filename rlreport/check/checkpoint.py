@@ -30,6 +30,9 @@ OF_THE_LOG = ("broken_log", "missing_grades")
 # Id of the check that finds that only other parts of the reward than right answers rose
 UNEARNED = "unearned_gain"
 
+# Id of the check that finds a policy far from its reference: harm only if answers get worse
+DISTANCE = "kl_explosion"
+
 # Ids of checks whose findings say that the reward rises by what is not wanted
 HACKS = ("reward_hacking_token", "length_hacking", "reward_part_dominance")
 
@@ -65,7 +68,7 @@ def checkpoint_of(run: Run, findings: list[Finding]) -> Checkpoint:
     first = max(changes, default=int(run.steps[0]))
     end = int(run.steps[-1]) + 1
     of_policy = [one for one in serious if one.id not in (*OF_THE_LOG, REWARD_SHIFT)]
-    spoiling = _spoiling(of_policy)
+    spoiling = _spoiling([one for one in of_policy if not _is_refuted(run, one)])
     onsets = [one.onset.step if one.onset else first for one in spoiling]
     spoiled = min(onsets, default=end)
     if spoiled <= first:
@@ -156,6 +159,22 @@ def _spoiling(findings: list[Finding]) -> list[Finding]:
     spoiling = (*LOSSES, *HACKS)
     falls = [one for one in findings if one.id in spoiling and one.until is None]
     return critical or falls
+
+
+def _is_refuted(run: Run, finding: Finding) -> bool:
+    """Return whether a held-out score still rose to its best after the policy was found far away.
+
+    Evaluations tell what the distance cost; a fall of theirs has a finding of its own.
+    """
+    if finding.id != DISTANCE or finding.onset is None:
+        return False
+    courses = [quantities.courses(run).get(name) for name in HELD_OUT]
+    return any(
+        course is not None
+        and course.gained
+        and course.top.steps[0] > finding.onset.step
+        for course in courses
+    )
 
 
 def _decisive_quantity(run: Run, before: Run) -> Quantity:

@@ -156,8 +156,11 @@ def _way_up(told: _Telling) -> str:
     low = ""
     if told.low is not None:
         number = numbers_of([told.low.value], told.course)[0]
+        literal = translatable("{name:capital} had a low of {low} in {when}.")
+        if told.low_is_above_start:
+            literal = translatable("{name:capital} dipped to {low} in {when}.")
         low = message(
-            "{name:capital} had a low of {low} in {when}.",
+            literal,
             name=_name_of(told.course),
             low=number,
             when=span(told.low.steps),
@@ -192,13 +195,17 @@ def _name_of(course: Course) -> str:
 
 
 class _Low(NamedTuple):
-    """A level from which a quantity came back, and its first and last step."""
+    """A level from which a quantity came back.
+
+    Its steps are those from the fall to the recovery or, after a gradual fall, those of the level.
+    """
 
     value: float
     steps: tuple[int, int]
     # the levels before and after it
     before: float
     after: float
+    is_gradual: bool = False
 
 
 @dataclass(frozen=True)
@@ -318,8 +325,13 @@ class _Telling:
         # It may have fallen too slowly for a valley, but surely have risen since.
         if climb is not None and not curve.rose and not self.course.gained:
             lowest = curve.lowest_in((int(curve.steps[0]), climb.onset))
-            return _Low(lowest.value, lowest.steps, first, last)
+            return _Low(lowest.value, lowest.steps, first, last, is_gradual=True)
         return None
+
+    @property
+    def low_is_above_start(self) -> bool:
+        """Whether the low is a loss of a part of what was gained before."""
+        return self.low is not None and self.low.value > self.course.first.value
 
     @property
     def dipped(self) -> bool:
@@ -397,6 +409,10 @@ def _dip_words(told: _Telling) -> str:
     if told.fall_is_told and not told.differ("first", "last"):
         return translatable("{name} starts and ends at {last}")
     before, after = _levels_around_low(told)
+    if told.low is not None and told.low.is_gradual:
+        return translatable(
+            "{name} fell gradually from {before} to {low:short} ({when}) and recovered to {after}"
+        )
     if before == after:
         return translatable(
             "{name} fell from {before} to {low:short} in {when} and recovered"
@@ -443,11 +459,12 @@ def _with_low(clause: str, literal: str, told: _Telling) -> str:
     low = told.low
     if low is None or "{low" in literal or told.fall_is_told:
         return clause
-    words = message(
-        "a low of {low} in {when}",
-        low=numbers_of([low.value], told.course)[0],
-        when=span(low.steps),
-    )
+    number = numbers_of([low.value], told.course)[0]
+    when = span(low.steps)
+    if told.low_is_above_start:
+        words = message("a dip to {low} in {when}", low=number, when=when)
+        return message("{clause}, with {dip}", clause=clause, dip=words)
+    words = message("a low of {low} in {when}", low=number, when=when)
     return message("{clause}, after {low}", clause=clause, low=words)
 
 
@@ -481,6 +498,8 @@ def _unchanged_words(course: Course, verdict: Verdict) -> str:
     """Return the template for a quantity that neither rose nor fell beyond noise."""
     first = course.first.value
     last = course.last.value
+    if len(course.steps) == 1:
+        return translatable("{name} was {last} in {end}, the only step logged")
     if course.curve.is_flat:
         mean = course.curve.pieces[0].start
         is_still = max(abs(first - mean), abs(last - mean)) <= STILL * abs(mean)

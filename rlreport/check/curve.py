@@ -205,15 +205,20 @@ class Curve:
         """Return the level that is highest (``sign`` 1) or lowest (−1) among these steps."""
         if steps[0] <= of_all.steps[0] and of_all.steps[1] <= steps[1]:
             return of_all
-        start, stop = np.searchsorted(self.steps, (steps[0], steps[1] + 1)).tolist()
+        # The values from ``start`` to before ``stop`` are of these steps.
+        start = int(np.searchsorted(self.steps, steps[0]))
+        stop = int(np.searchsorted(self.steps, steps[1], side="right"))
         count = 1
         if self.kind is not Kind.EVALUATIONS:
             count = min(level_width(len(self)), max(stop - start, 1))
-        start = min(start, len(self) - count)
-        means = self.means(count)[start : max(stop - count, start) + 1]
-        at = start + int(np.argmax(sign * means))
-        span = (int(self.steps[at]), int(self.steps[at + count - 1]))
-        return Level(float(means[at - start]), span, math.nan, count)
+        # A mean is numbered by its first value; there is at least one, also without a value.
+        first = min(start, len(self) - count)
+        last = max(stop - count, first)
+        means = self.means(count)[first : last + 1]
+        index = int(np.argmax(sign * means))
+        of_mean = self.steps[first + index : first + index + count]
+        span = (int(of_mean[0]), int(of_mean[-1]))
+        return Level(float(means[index]), span, math.nan, count)
 
     def mean_in(self, steps: tuple[int, int]) -> float:
         """Return the mean of the values from the first to the last of these steps, NaN if none."""

@@ -277,6 +277,8 @@ def unpacked(data: bytes, name: str) -> pd.DataFrame:
         if not {*_NUMBERS, "split", "reward"} <= set(table) or table.empty:
             raise ValueError("no responses")
         table = table.astype(dict.fromkeys(_NUMBERS, np.int64))
+        if table.duplicated(["step", "n"]).any():
+            raise ValueError("two rows of one response")
         for column in set(map(str, table)) - set(_NUMBERS):
             table[column] = _restored(column, table[column])
     except LimitError as error:

@@ -48,7 +48,7 @@ from rlreport.text.clean import number_as_text
 
 DIFFICULTIES = ("hard", "medium", "easy")  # for BASE
 # Prompts have classes if at least this part of them can have one
-MOST_CLASSED = 0.5
+LEAST_CLASSED = 0.5
 FOLDS = 8
 _SEED = 63  # of the parts
 
@@ -166,25 +166,38 @@ class _Fold(NamedTuple):
 def _difficulties(
     frames: Sequence[pd.DataFrame], base_count: int, others: Sequence[pd.DataFrame]
 ) -> list[Task]:
-    """Compare rewards by difficulty, see the module."""
+    """Compare rewards by difficulty, see the module; [] unless there are two classes.
+
+    Classes come from the same responses, cross-fitted, or from those at other steps (``others``).
+    There are none if too few prompts have one by either.
+    """
     means = means_of([_rewards(frame) for frame in frames], base_count)
     all_prompts = _by_prompt(means).index
+    least_prompts = LEAST_CLASSED * len(all_prompts)
     folds = _folds(frames[:base_count], all_prompts)
-    if len(folds[0].classes) < MOST_CLASSED * len(all_prompts):
-        bases = _of_runs(means.bases)
-        classes = _classes(others, all_prompts)
-        folds = [_Fold(classes, bases.reindex(classes.index))]
+    if len(folds[0].classes) < least_prompts:
+        folds = [_fold_by_other_steps(others, means, all_prompts)]
+    # All folds have the same prompts.
     prompts = folds[0].classes.index
-    if len(prompts) < max(1, MOST_CLASSED * len(all_prompts)):
+    if prompts.empty or len(prompts) < least_prompts:
         return []
     news = _of_runs(means.news).reindex(prompts)
     tasks = []
     for number, name in enumerate(DIFFICULTIES):
+        # By fold, which prompts are in the class
         members = [(fold.classes == number).to_numpy() for fold in folds]
         weights = np.mean(members, axis=0)
         if weights.any():
             tasks.append(_class_task(name, folds, members, weights, news))
     return tasks if len(tasks) > 1 else []
+
+
+def _fold_by_other_steps(
+    others: Sequence[pd.DataFrame], means: Means, prompts: pd.Index
+) -> _Fold:
+    """Return classes by what BASE earns at its other steps, and its means at the compared ones."""
+    classes = _classes(others, prompts)
+    return _Fold(classes, _of_runs(means.bases).reindex(classes.index))
 
 
 def _class_task(

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rlreport.deliver.form import Deliverable, Form
-from rlreport.system.own_output import MARKS
 
 if TYPE_CHECKING:
     from rlreport.pages.encoded import EncodedPage
@@ -96,7 +95,6 @@ ZIP = Form(
     write=write_zip,
     encode=encode_zipped_page,
     suffix=".zip",
-    mark=MARKS["zip"],
     pages=True,
     default_size=100_000_000,
 )

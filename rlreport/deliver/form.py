@@ -88,14 +88,12 @@ class Form:
     forms.
 
     Attributes:
-        id: name for ``--format``.
+        id: name for ``--format``, and in ``MARKS`` of ``system.own_output``, unless it is a folder.
         words: what it is, for the help of ``-o``.
         write: writes a report to a new path, or into an empty folder.
         encode: encodes a page; its ``weight`` is what the page adds to the size of the output.
         check: raises UsageError for options that the form does not have.
         suffix: suffix of the output path that selects the form, "" for a folder.
-        mark: regular expression that only files of the form match, anchored at their start or end;
-            a later build replaces these. Folders have a manifest instead.
         folder: whether the output is a folder.
         pictures: whether pictures are in a folder next to the file.
         one_file: whether all pages are in one HTML file.
@@ -110,7 +108,6 @@ class Form:
     encode: Callable[[RenderedPage], EncodedPage]
     check: Callable[[OutputOptions], None] = refuse_mail_options
     suffix: str = ""
-    mark: bytes = b""
     folder: bool = False
     pictures: bool = False
     one_file: bool = False

@@ -14,7 +14,6 @@ from rlreport.deliver.markdown import pictures
 from rlreport.deliver.one_file import document, encode_view
 from rlreport.errors import UsageError
 from rlreport.options import OutputOptions
-from rlreport.system.own_output import MARKS
 from rlreport.text.clean import shortened
 
 if TYPE_CHECKING:
@@ -207,7 +206,6 @@ FORM = Form(
     encode=encode_attached_view,
     check=check_mail_options,
     suffix=".eml",
-    mark=MARKS["email"],
     one_file=True,
     pages=True,
     comparable=False,

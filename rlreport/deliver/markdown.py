@@ -22,7 +22,7 @@ from markupsafe import Markup
 from rlreport.deliver.folder import encode_page
 from rlreport.deliver.form import Deliverable, Form
 from rlreport.errors import OutputError, UsageError
-from rlreport.system.own_output import MARKS, pictures_of
+from rlreport.system.own_output import pictures_of
 from rlreport.text.clean import printable, shortened
 from rlreport.text.language import Language
 from rlreport.text.messages import clause
@@ -310,7 +310,6 @@ FORM = Form(
     write=write_markdown,
     encode=encode_page,
     suffix=".md",
-    mark=MARKS["markdown"],
     pictures=True,
     comparable=False,
 )

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rlreport.deliver.form import Deliverable, Form
-from rlreport.system.own_output import MARKS
 from rlreport.text.language import Language
 
 if TYPE_CHECKING:
@@ -126,7 +125,6 @@ FORM = Form(
     write=write_file,
     encode=encode_view,
     suffix=".html",
-    mark=MARKS["html"],
     one_file=True,
     pages=True,
 )

@@ -41,8 +41,9 @@ def sparkline(values: Floats, steps: Ints | None = None) -> str:
     if is_sparse(values):
         starts[1:] = False
     y = _sparkline_heights(values[finite])
-    points = zip(starts.tolist(), x[finite].tolist(), y.tolist(), strict=True)
-    return "".join(f"{'M' if start else 'L'}{x:.4g} {y:.3g}" for start, x, y in points)
+    commands = np.where(starts, "M", "L")
+    points = zip(commands.tolist(), x[finite].tolist(), y.tolist(), strict=True)
+    return "".join(f"{command}{x:.4g} {y:.3g}" for command, x, y in points)
 
 
 def _sparkline_heights(values: Floats) -> Floats:

@@ -31,6 +31,7 @@ TOP = 18  # above its plot, for its name
 BOTTOM = 4  # below its plot
 PLOT = HEIGHT - TOP - BOTTOM
 AXIS_HEIGHT = 20  # of the axis below the strips
+BELOW_AXIS = 4
 HEAD_HEIGHT = 16  # of the label of a rule above them
 # Units across a plot: its path is stretched to the width of the page
 UNITS = 1000
@@ -308,33 +309,35 @@ def picture(
 
     ``strips``: the name and the marks of each.
     """
-    plot = width - PADDING["left"] - RIGHT
-    head = head_height(steps)
-    height = head + HEIGHT * len(strips) + AXIS_HEIGHT + 4
-    parts = [_head_marks(steps, language)] if head else []
-    for index, (name, marks) in enumerate(strips):
+    plot_width = width - PADDING["left"] - RIGHT
+    parts: list[str] = []
+    top = head_height(steps)
+    if top:
+        parts.append(_head_marks(steps, language))
+    for name, marks in strips:
         words = escaped(name, language)
         title = f'<text y="13" fill="var(--text)" font-weight="bold">{words}</text>'
-        place = head + HEIGHT * index
-        parts.append(
-            f'<svg y="{place}" width="{plot}" height="{HEIGHT}" overflow="visible">'
-            f"{marks}{title}</svg>"
-        )
-    place = head + HEIGHT * len(strips)
-    parts.append(
-        f'<svg y="{place}" width="{plot}" height="{AXIS_HEIGHT}" overflow="visible">'
-        f"{_axis_marks(steps)}</svg>"
-    )
+        parts.append(_part_at(f'y="{top}"', plot_width, HEIGHT, marks + title))
+        top += HEIGHT
+    parts.append(_part_at(f'y="{top}"', plot_width, AXIS_HEIGHT, _axis_marks(steps)))
+    height = top + AXIS_HEIGHT + BELOW_AXIS
+    left = PADDING["left"]
+    plot = _part_at(f'x="{left}"', plot_width, height, "".join(parts))
     font = language.font or FONT
     svg = (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" fill="none" '
-        f'font-family="{font}" font-size="{SMALL}"><rect width="100%" height="100%" '
-        f'fill="var(--page)"/><svg x="{PADDING["left"]}" width="{plot}" height="{height}" '
-        f'overflow="visible">{"".join(parts)}</svg></svg>'
+        f'font-family="{font}" font-size="{SMALL}">'
+        f'<rect width="100%" height="100%" fill="var(--page)"/>{plot}</svg>'
     )
+    # A picture has no style sheet, which has the values of these names on pages.
     for name, colour in LIGHT.items():
         svg = svg.replace(f"var(--{name})", colour)
     return svg
+
+
+def _part_at(position: str, width: float, height: float, marks: str) -> str:
+    """Return marks at a position, such as ``y="20"``, in the coordinates of that place."""
+    return f'<svg {position} width="{width}" height="{height}" overflow="visible">{marks}</svg>'
 
 
 def axis_of(low: float, high: float) -> Axis:

@@ -480,8 +480,10 @@ def _title_of(run: Wanted) -> str | None:
         return safe_text(run.part)
     if isinstance(run.place, WandbRun):
         return run.name
-    is_path = run.logs == (run.place,) and run.place.name
-    return None if is_path else run.place.resolve().name
+    # A build takes the name of the path that it reads, unless the path has none, such as ".".
+    if run.logs == (run.place,) and run.place.name:
+        return None
+    return run.place.resolve().name
 
 
 def _is_small(build: _Build) -> bool:

@@ -31,12 +31,12 @@ def with_trainer_steps(
     """Yield (step, row) for each (the tracker's own count, the trainer's step, row) of a log.
 
     If the trainer logs its step with some rows, each other row is of the last step before it, as
-    W&B has it; rows before the first step are of that one at the latest. Else the tracker's count
-    is the step.
+    W&B has it. Rows before the first of these steps have the tracker's count, but at most that
+    step. If the trainer logs no step, the tracker's count is the step.
     """
     waiting: list[tuple[int | None, Logged]] = []
-    is_waiting = True
-    last: int | None = None
+    is_waiting = True  # for the first step of the trainer
+    last_step: int | None = None
     for own, step, row in rows:
         if step is None and is_waiting:
             waiting.append((own, row))
@@ -47,13 +47,12 @@ def with_trainer_steps(
                 is_waiting = False
             continue
         if step is not None:
-            for own_before, earlier in waiting:
-                is_earlier = own_before is not None and own_before < step
-                yield (own_before if is_earlier else step), earlier
+            for count, earlier_row in waiting:
+                yield (step if count is None else min(count, step)), earlier_row
             waiting.clear()
             is_waiting = False
-            last = step
-        yield (own if last is None else last), row
+            last_step = step
+        yield (own if last_step is None else last_step), row
     yield from waiting
 
 

@@ -16,6 +16,7 @@ from rlreport.text.secrets import is_secret
 _MOST_PIECES = 500  # of which a traceback is searched
 _MOST_BYTES = 1_000  # of each of them
 _MOST_TEXT = 200  # characters of an error
+_UNNAMED = "Error"  # in place of the name of one that cannot be shown
 
 _TRACEBACK = "Traceback (most recent call last):"
 # What launchers put before each line of a process, such as ``[rank0]: ``
@@ -64,6 +65,8 @@ class ConsoleEnd:
             return ""
         # Judged before it is cut, as its end may be the secret
         text = error["kind"] if is_secret(ENDED, rest[0]) else rest[0]
+        if is_secret(ENDED, text):  # what stands for the kind may be one, too
+            text = _UNNAMED
         return shortened(printable(safe_text(" ".join(text.split()))), _MOST_TEXT)
 
     def remark(self, bar: Bar | None, bars: Bars) -> str:

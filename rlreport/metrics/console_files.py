@@ -14,6 +14,7 @@ import orjson
 
 from rlreport.about.card import configured
 from rlreport.errors import UnusableInputError
+from rlreport.fields import LARGEST_STEP
 from rlreport.formats.metric_rows import COUNTER, MAX_NAME, NO_METRICS, Record
 from rlreport.metrics.console_end import ConsoleEnd
 from rlreport.metrics.console_names import is_console_name
@@ -197,6 +198,7 @@ def _logging_steps(values: object, depth: int = 3) -> float | None:
     if isinstance(value, Mapping):  # as W&B writes it
         value = value.get("value")
     if isinstance(value, int | float):
-        return float(value)
+        # What is no interval, such as infinity, must not cost the rows.
+        return float(value) if 0 < value <= LARGEST_STEP else None
     nested = (_logging_steps(child, depth - 1) for child in values.values())
     return next((value for value in nested if value is not None), None)

@@ -84,24 +84,36 @@ class Verl(Trainer):
 class _Epochs:
     """Numbers steps that a trainer counts anew in each epoch."""
 
-    first: int | None = None  # number of the first epoch
-    epoch: int = 0
-    before: int = 0  # number of steps in earlier epochs
-    step: int = -1  # as numbered here, −1 before the first
+    # Number of the first epoch: epochs are counted from 1, or from 0 if one has this number
+    first_epoch: int = 1
+    # Of the step numbered last, without a known length of epochs
+    last_epoch: int = 0
+    last_number: int = -1
+    steps_before: int = 0  # number of steps in the epochs before it
 
     def number(self, epoch: int, step: int, length: int | None = None) -> int:
-        """Return the number of a step; ``length`` is that of an epoch in steps, if known."""
-        if length is not None:
-            # Epochs are counted from 1, or from 0 if one has this number.
-            self.first = min(1, epoch) if self.first is None else min(self.first, epoch)
-            return max(0, epoch - self.first) * length + step
-        if epoch > self.epoch and self.before + step <= self.step:
-            self.before = self.step + 1 - step
-        elif epoch < self.epoch:
-            self.before = 0  # the run was started again
-        self.epoch = epoch
-        self.step = self.before + step
-        return self.step
+        """Return the number of a step of an epoch in the run, from 0.
+
+        Args:
+            epoch: the epoch, as the trainer counts.
+            step: the step in this epoch.
+            length: number of steps of an epoch, None if it is not known.
+        """
+        if length is None:
+            return self._number_after_last(epoch, step)
+        self.first_epoch = min(self.first_epoch, epoch)
+        return (epoch - self.first_epoch) * length + step
+
+    def _number_after_last(self, epoch: int, step: int) -> int:
+        has_new_count = self.steps_before + step <= self.last_number
+        if epoch > self.last_epoch and has_new_count:
+            # The steps of this epoch follow the last one of the epoch before.
+            self.steps_before = self.last_number + 1 - step
+        elif epoch < self.last_epoch:
+            self.steps_before = 0  # the run was started again
+        self.last_epoch = epoch
+        self.last_number = self.steps_before + step
+        return self.last_number
 
 
 @dataclass(slots=True)

@@ -106,7 +106,8 @@ def _value(extreme: Extreme) -> str:
 
 def _address(one: ExtremeResponse, addresses: Addresses) -> str | None:
     """Return the address of an extreme response, at the token or turn that it is about."""
-    first = next((e for e in one.extremes if e.token is not None), one.extremes[0])
+    with_token = [extreme for extreme in one.extremes if extreme.token is not None]
+    first = (with_token or one.extremes)[0]
     is_tool_error = first.metric == TOOL_ERRORS
     return addresses.response(
         one.rollout.step,

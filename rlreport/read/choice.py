@@ -101,9 +101,10 @@ def _extremes_of_run(responses: pd.DataFrame) -> list[int]:
 
 def _last_lowest(values: Floats) -> int:
     """Return the row of the lowest finite value; of equal ones, and without one, the last."""
+    comparable = np.where(np.isfinite(values), values, np.inf)
     # Of equal extremes, the latest, as ``pages.plan.extremes`` does: the first from the end.
-    from_end = np.where(np.isfinite(values), values, np.inf)[::-1].argmin()
-    return len(values) - 1 - int(from_end)
+    from_end = int(comparable[::-1].argmin())
+    return len(values) - 1 - from_end
 
 
 def _rows_per_step(

@@ -263,22 +263,28 @@ def later_attempts(
 ) -> list[tuple[Ints, Ints]]:
     """Return (files of an attempt, files of a later attempt) for each restart, as indices.
 
-    ``files``, ``steps`` and ``prompts`` have one value per row. Files whose names differ only in a
-    rank, or that cover about the same steps, are one attempt. A later attempt logs whole steps of
-    an earlier one again. Files of two environments share no prompt, so prompts have to be shared
-    unless the later attempt also begins and ends later and prompts of the earlier one do not recur.
+    Files whose names differ only in a rank, or that cover about the same steps, are one attempt. A
+    later attempt logs whole steps of an earlier one again, see ``_logs_again``.
+
+    Args:
+        files: the file of each row, an index of ``names``.
+        steps: the step of each row.
+        prompts: a hash of the prompt of each row.
+        names: the name of each file.
     """
     table = pd.DataFrame({"file": files, "step": steps, "prompt": prompts})
     number_of_attempt = table["file"].map(_attempts_of_files(table, names))
     # By first step, as ``groupby`` sorts by the number
     attempts = [_Attempt.of(rows) for _, rows in table.groupby(number_of_attempt)]
     pairs: list[tuple[Ints, Ints]] = []
-    furthest = attempts[0]  # the first of those before that end last
+    furthest = attempts[0]  # of the attempts so far, the one with the last step
     for previous, attempt in pairwise(attempts):
-        # An attempt between the two may have been short: compare with the furthest one, too.
         if previous.last > furthest.last:
             furthest = previous
-        compared = [previous] if furthest is previous else [furthest, previous]
+        # The attempt just before may have been short: the furthest one is compared, too.
+        compared = [furthest]
+        if previous is not furthest:
+            compared.append(previous)
         for earlier in compared:
             older, newer = _by_age(earlier, attempt)
             if attempt.first <= earlier.last and _logs_again(older, newer):

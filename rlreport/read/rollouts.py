@@ -348,7 +348,15 @@ class RowIds(NamedTuple):
     names: list[str]  # names of the log files
 
     def take(self, at: Ints) -> RowIds:
-        return RowIds._make([*(values[at] for values in self[:5]), self.names])
+        """Return the identifiers of the responses at these positions."""
+        return RowIds(
+            row=self.row[at],
+            step=self.step[at],
+            n=self.n[at],
+            file=self.file[at],
+            line=self.line[at],
+            names=self.names,
+        )
 
 
 class Mask(Protocol):

@@ -63,24 +63,23 @@ def row_arguments(
         record: the row with the canonical fields.
         obj: the logged object, if it has this row only: its fields are passed as they are logged.
     """
-    logged = {**record, **(obj or {})}
     names = (*signature.required, *signature.optional)
-    if record.get("ground_truth") is not None:
-        logged.setdefault("ground_truth", record["ground_truth"])
+    logged = {**record, **(obj or {})}
+    label = record.get("ground_truth")
+    if label is not None:
+        logged.setdefault("ground_truth", label)
         for name in LABELS:
             if name in names:
-                logged.setdefault(name, record["ground_truth"])
+                logged.setdefault(name, label)
     if signature.per_row:
         given = _arguments_of_verl(record, logged)
     else:
         given = _arguments_of_trl(record, logged)
-    arguments = {}
-    for name in names:
-        if name in given:
-            arguments[name] = given[name]
-        elif name in logged:
-            arguments[name] = logged[name]
-    if signature.is_open and not signature.per_row:  # verl passes no further fields
+    # What the trainer passes comes before a logged field of the same name.
+    available = {**logged, **given}
+    arguments = {name: available[name] for name in names if name in available}
+    # A function with ``**kwargs`` gets all columns of the data set from TRL, none from verl.
+    if signature.is_open and not signature.per_row:
         arguments |= {name: given[name] for name in ("prompts", "completions")}
         for name, value in logged.items():
             if name not in _NO_COLUMNS and not _is_long(value):
@@ -135,9 +134,8 @@ def _is_long(value: object) -> bool:
 def _as_json(arguments: dict[str, Any]) -> str:
     try:
         return orjson.dumps(arguments, option=orjson.OPT_NON_STR_KEYS).decode()
-    except (
-        orjson.JSONEncodeError
-    ):  # lone surrogates, integers beyond 64 bits, bytes, dates
+    except orjson.JSONEncodeError:
+        # Lone surrogates, integers beyond 64 bits, bytes, dates
         return json.dumps(arguments, default=str)
 
 

@@ -275,9 +275,8 @@ def _critic(column: dict[str, Floats], steps: Grouped) -> dict[str, Floats]:
     ``column``: column of the response table -> values, (R,), which are means and sums of squared
     deviations (M2) over the tokens of a response; ``steps`` groups the rows by step.
     """
-    tokens = column[
-        "value_tokens"
-    ]  # number of a response's tokens with a value and a return
+    # Number of a response's tokens with a value and a return
+    tokens = column["value_tokens"]
 
     def variance(name: str) -> Floats:
         """Return a figure's variance over the tokens of a step, from that of each response."""

@@ -87,7 +87,11 @@ def _kl_shares(units: NDArray[np.int32], kl: NDArray[np.float32], count: int) ->
     """
     known = np.where(np.isnan(kl), 0.0, kl)
     sums = np.bincount(units, known, count)
-    return sums / sums.sum() if sums.sum() > 0 else np.full(count, np.nan)
+    total = sums.sum()
+    if total <= 0:
+        return np.full(count, np.nan)
+    shares: Floats = sums / total
+    return shares
 
 
 def step_bigrams(texts: TextSample | None, responses: pd.DataFrame) -> pd.DataFrame:

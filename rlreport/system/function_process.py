@@ -167,9 +167,8 @@ class FunctionProcess:
             )
         except EOFError:
             reason = _end(process.status())
-        except (
-            BaseException
-        ):  # such as the exception of a signal: the answer is still to come
+        except BaseException:
+            # Such as the exception of a signal: the answer is still to come.
             self.close()
             raise
         self.close()

@@ -84,6 +84,9 @@ _SHAPE = re.compile(
     r"""
     \bsk-[\w-]{16,} | \b(?:sk|pk|rk)_(?=[\w-]{0,80}\d)[\w-]{16,} | \b(?:hf|api_org)_[a-z0-9]{16,}
     | \bgh[pousr]_\w{16,} | \bgithub_pat_\w{16,} | \bglpat-[\w-]{16,} | \bxox[abeprs]-[\w-]{10,}
+    | \b(?:nvapi|xai|pplx)-[\w-]{16,} | \b(?:gsk|r8|npm|dckr_pat|lsv2_(?:pt|sk))_\w{16,}
+    | \b(?:api|access|auth|secret)[ ](?:key|token)\b[^.;\n]{0,30}?[\s:'"]
+      (?=[\w-]{0,80}\d)(?=[\w-]{0,80}[a-z])[\w-]{8,}
     | \b(?:AKIA|ASIA)[A-Z0-9]{12,} | \bAIza[\w-]{20,} | \bya29\.[\w-]{10,}
     | \beyJ[\w-]{8,200}\.[\w-]{8,} | -----BEGIN
     | \bBearer\s+(?!token)[\w+/=.-]{4,} | \bBasic\s+(?=\S{0,200}[\d=])[a-z0-9+/=]{8,}

@@ -221,6 +221,10 @@ def _equal_groups_clause(facts: Facts) -> str:
         return translatable(
             "{equal:count} of {groups:count} groups give no learning signal"
         )
+    if facts["kind"] == "past":
+        return translatable(
+            "{share:percent} of groups gave no learning signal in steps {low} to {high}"
+        )
     return translatable("{share:percent} of groups give no learning signal")
 
 
@@ -233,6 +237,8 @@ def _equal_groups_clause(facts: Facts) -> str:
     title={
         "share": "{share:percent} of groups give no learning signal ({before:percent} at the "
         "start).",
+        "past": "{share:percent} of groups gave no learning signal in steps {low} to {high} "
+        "({before:percent} at the start, {after:percent} at the end).",
         "solved": "{equal:count} of the last {groups:count} groups give no learning signal; "
         "{best:count} are solved, and harder prompts would teach more.",
         "best": "{equal:count} of the last {groups:count} groups give no learning signal: in "
@@ -251,6 +257,7 @@ def _equal_groups_clause(facts: Facts) -> str:
     suggestion="Sample other groups instead (DAPO), choose other prompts, or use a finer reward.",
     advice={
         "share": enabled(SettingKind.GROUP_FILTER) + higher(SettingKind.GROUP_SIZE),
+        "past": enabled(SettingKind.GROUP_FILTER) + higher(SettingKind.GROUP_SIZE),
         "mixed": enabled(SettingKind.GROUP_FILTER) + higher(SettingKind.GROUP_SIZE),
         "wrong": enabled(SettingKind.GROUP_FILTER) + higher(SettingKind.GROUP_SIZE),
         "solved": enabled(SettingKind.GROUP_FILTER),
@@ -335,8 +342,14 @@ def _judge_equal_groups(
         is_too_hard = meets(">", wrong, limit) and meets(">=", wrong, wrong_before)
         is_note = kind == "solved" or (progress.learned(run) and not is_too_hard)
     else:
-        kind = "share"
+        kind = "past"
         is_note = True  # it became better
+        facts = {
+            **facts,
+            "low": excursion.steps[0],
+            "high": excursion.steps[1],
+            "after": series.curve.last.value,
+        }
     facts = {"kind": kind, **facts}
     return check.found(
         run,
@@ -439,7 +452,7 @@ def _ranking(run: Run, groups: pd.DataFrame, kind: str) -> Ranking:
         highest=kind in ("solved", "best"),
         unit="reward",
         # The share may have been high before; counts are those of the last groups.
-        in_last_window=kind != "share",
+        in_last_window=kind != "past",
     )
 
 

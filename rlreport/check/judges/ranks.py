@@ -159,18 +159,19 @@ def _finding(
         "others": worst.others,
         "unit": run.length_unit,
     }
-    of_source = np.where(sources.is_from(worst.source), worst.figure.values, np.nan)
-    is_higher = worst.value > worst.others
-    is_affected = of_source
-    if not worst.figure.is_share:
-        is_affected = nearer(of_source, worst.value, worst.others)
+    is_from_source = sources.is_from(worst.source)
+    values = np.where(is_from_source, worst.figure.values, np.nan)
+    if worst.figure.is_share:
+        affected = values  # 1 for each response that the share counts
+    else:
+        affected = nearer(values, to=worst.value, than=worst.others)
     return check.found(
         run,
         Severity.WARNING,
         [test],
         facts,
-        Ranking(of_source, is_affected, is_higher),
-        onset=run.onset(run.by_step(of_source)) or run.from_start(),
+        Ranking(values, affected, highest=worst.value > worst.others),
+        onset=run.onset(run.by_step(values)) or run.from_start(),
     )
 
 

@@ -37,6 +37,9 @@ from rlreport.text.tokens import units
 # The sampler or its weights garble responses if its log-probabilities of these are so much further
 # from the trainer's (times) than those of others
 DISAGREE = 2.0
+# So few responses tell that a model writes garbled texts if more than this part of them are
+FEW_ROWS = 8
+MOST_OF_FEW = 0.5
 # Garbled responses come from one source if it has this part of them
 OF_ONE_SOURCE = 0.8
 
@@ -95,7 +98,13 @@ def garbled(check: Check, run: Run) -> Result:
         share = mean(is_garbled[window.rows])
         return Figure(share, run.limits.test(_Garbled.share, ">", share).met)
 
+    def share_of_few(window: Window) -> Figure:
+        share = mean(is_garbled[window.rows])
+        return Figure(share, share > MOST_OF_FEW)
+
     found = figures_by_block(run, share_of_garbled)
+    if not found.windows:
+        found = figures_by_block(run, share_of_few, least_rows=FEW_ROWS, most=1)
     if not found.is_observed:
         return Result()
     largest = float(np.nanmax(found.values))

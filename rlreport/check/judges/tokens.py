@@ -360,16 +360,19 @@ def temperature(check: Check, run: Run) -> Result:
     """Note that log-probabilities of trainer and sampler differ by a factor."""
     limits = _Temperature
     sums = [run.column(name) for name in _RARE]
-    is_known = np.nan_to_num(sums[0]) > 0
+    rare_tokens = sums[0]
+    is_known = np.nan_to_num(rare_tokens) > 0
 
     def slope(window: Window) -> Figure:
-        of_window = np.zeros(len(is_known), bool)
-        of_window[window.rows] = is_known[window.rows]
-        if sums[0][of_window].sum() < run.limits.value(limits.tokens):
+        """Return the slope of a window, which violates the relation if it is far from 1."""
+        rows = np.zeros(len(is_known), bool)
+        rows[window.rows] = is_known[window.rows]
+        if rare_tokens[rows].sum() < run.limits.value(limits.tokens):
             return NOT_OBSERVED
-        value = _slope(sums, of_window)
+        value = _slope(sums, rows)
         is_low = run.limits.test(limits.low, "<", value).met
-        return Figure(value, is_low or run.limits.test(limits.high, ">", value).met)
+        is_high = run.limits.test(limits.high, ">", value).met
+        return Figure(value, is_low or is_high)
 
     blocks = figures_by_block(run, slope, among=is_known)
     if not blocks.is_violated:

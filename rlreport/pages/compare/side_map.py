@@ -144,14 +144,17 @@ def _note(drawn: SideMap, counts: PromptCounts) -> str:
 
 
 def _data(drawn: SideMap, outcome: Outcome, flips: Sequence[Flip]) -> SideMapData:
+    """Return what the script of the map needs, a value per column in the lists.
+
+    ``rows`` has the row of each prompt in the list of ``flips``, from 1; 0 if it is not listed.
+    """
     rows = {flip.pair: row for row, flip in enumerate(flips, start=1)}
     numbers = prompt_numbers(outcome.new)
     prefixes = shared_prefixes(flips)
+    prompts = {flip.pair: flip.prompt or "" for flip in flips}
     names = []
     for pair in drawn.pairs:
-        row = rows.get(pair)
-        text = (row and flips[row - 1].prompt) or ""
-        brief = PromptText(text, prefixes).brief
+        brief = PromptText(prompts.get(pair, ""), prefixes).brief
         names.append(shortened(" ".join(brief.split()), NAME_CHARS))
     return {
         "prompts": [numbers.get(pair, 0) for pair in drawn.pairs],
