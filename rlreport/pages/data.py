@@ -23,10 +23,12 @@ from rlreport.check.unlogged import Log, Unlogged, unlogged
 from rlreport.check.verdict import Verdict
 from rlreport.comparison.data_file import METRICS_FILE, pack_table, response_data
 from rlreport.comparison.data_file import PATH as RESPONSES
+from rlreport.comparison.omitted import OmittedPrompts
 from rlreport.comparison.saved import REPORT
 from rlreport.draw.chart import Chart, evenly
 from rlreport.fields import CANONICAL, FIELDS
 from rlreport.metrics.roles import framework_of, roles_of
+from rlreport.options import BuildOptions
 from rlreport.pages.author_notes import linked_notes
 from rlreport.pages.charts import page_charts
 from rlreport.pages.context import DataFiles, JudgedRun, PageContext, RunReport
@@ -165,9 +167,13 @@ def note_in_words(note: Note) -> str:
     return message("{text} ({place})", text=note.text, place=place)
 
 
-def settings(run: JudgedRun) -> dict[str, object]:
-    """Return option -> value for ``report.json``, None if unused or hidden by redaction."""
-    options = run.options
+def settings(
+    options: BuildOptions, omitted: OmittedPrompts = OmittedPrompts()
+) -> dict[str, object]:
+    """Return option -> value for ``report.json``, None if unused or hidden by redaction.
+
+    ``omitted`` are the prompts whose texts are left out.
+    """
     values = {name: getattr(options, name) for name in _SETTINGS if name != "map"}
     # None, not an empty value, for an option that is not used
     values |= {"map": options.mapping or None, "merge": options.merge or None}
@@ -182,15 +188,15 @@ def settings(run: JudgedRun) -> dict[str, object]:
     if options.public:
         values["public"] = True
         values["step_from_path"] = None
-    if run.omitted:
-        values["omit_prompts"] = list(map(str, run.omitted.conditions))
+    if omitted:
+        values["omit_prompts"] = list(map(str, omitted.conditions))
     return values
 
 
 def _listed_settings(run: JudgedRun) -> list[tuple[str, str]]:
     """Return the settings that have a value, as texts: (option, value)."""
     listed = []
-    for name, value in settings(run).items():
+    for name, value in settings(run.options, run.omitted).items():
         if isinstance(value, str):
             listed.append((name, value))
         elif value is not None:
@@ -408,7 +414,7 @@ def report_json(report: RunReport) -> dict[str, Any]:
         "responses": len(tables.responses),
         "pass_k": passes_of(tables.training().responses).k,
         "sampled": {"responses": tables.sampled, "of": tables.sampled_of},
-        "settings": settings(run),
+        "settings": settings(run.options, run.omitted),
         "versions": dict(versions()),
         "card": run.card.as_json(),
         **_steps_json(tables.steps),
