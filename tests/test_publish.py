@@ -277,9 +277,7 @@ def test_reports_are_compared_without_the_texts_of_omitted_prompts(
     hidden = rlreport.compare(*reports, tmp_path / "hidden", omit_prompts=OMIT)
     assert (b"qzxwv" in everything(tmp_path / "kept")) != omits
     assert b"qzxwv" not in everything(tmp_path / "hidden")
-    assert b"at most" not in b" ".join(
-        hidden.outcome.ngrams["ngram"].str.encode("utf-8")
-    )
+    assert "at most" not in " ".join(map(str, hidden.outcome.ngrams["ngram"]))
     effects = [one.outcome.comparison.effect for one in (kept, hidden)]
     assert effects[0] == effects[1]
     with pytest.raises(UsageError, match="nothere"):
@@ -365,7 +363,7 @@ def test_hidden_names_change_no_figure_and_no_verdict(
         for public in (False, True)
     ]
     plain, public = reports
-    assert PRIVATE.search(str(plain.tables.files))
+    assert PRIVATE.search(str(plain.tables.files).encode())
     assert public.tables.steps.equals(plain.tables.steps)
     found = [finding.id for finding in plain.verdict.findings]
     assert [finding.id for finding in public.verdict.findings] == found
@@ -459,7 +457,8 @@ def test_names_that_settings_tell_are_hidden_everywhere() -> None:
     )
     assert names.in_value("wandb.project", "acme") == "[name 1]"
     assert names.in_value("num_nodes", "8") == "8"
-    assert names.in_value("data.train_files", "acme/gsm8k") == "[path 1]"
+    assert names.in_value("data.train_files", "acme/gsm8k") == "[name 1][path 1]"
+    assert names.in_value("data.train_files", "other/gsm8k") == "[path 2]"
 
 
 def test_hostile_texts_cost_no_time() -> None:

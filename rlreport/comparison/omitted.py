@@ -5,8 +5,8 @@ A prompt is left out if a response to it has the value, with all responses to it
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 from unicodedata import normalize
 
@@ -19,6 +19,7 @@ from rlreport.errors import UsageError
 from rlreport.tables import Tables
 from rlreport.text.clean import safe_text
 from rlreport.text.messages import plural
+from rlreport.text.private import PrivateNames
 
 _BOOLEANS = {"true": 1.0, "false": 0.0}
 
@@ -31,6 +32,24 @@ class Condition(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.field}={self.value}"
+
+
+def shown_condition(
+    condition: Condition, redact: object, names: PrivateNames | None
+) -> Condition:
+    """Return a condition without what the report hides.
+
+    Args:
+        condition: the condition as the user gave it.
+        redact: the option ``redact``: True hides the value, "names" the field, too.
+        names: hides private names of a public report, None if it is not public.
+    """
+    field, value = condition
+    if redact:
+        return Condition("[name]" if redact == "names" else field, "[text]")
+    if names is not None:
+        return Condition(names.in_text(field), names.in_value(field, value))
+    return condition
 
 
 def conditions_of(texts: Sequence[str]) -> list[Condition]:
@@ -107,6 +126,10 @@ class OmittedPrompts:
             counts.append(int(np.isin(prompt_ids, prompts).sum()))
             omitted.update(prompts.tolist())
         return cls(tuple(conditions), tuple(counts), tuple(sorted(omitted)))
+
+    def called(self, call: Callable[[Condition], Condition]) -> OmittedPrompts:
+        """Return the same prompts with conditions as ``call`` shows them."""
+        return replace(self, conditions=tuple(map(call, self.conditions)))
 
     def __bool__(self) -> bool:
         return bool(self.conditions)

@@ -28,9 +28,7 @@ from rlreport.figures.ragged import Floats
 from rlreport.figures.rounding import change, difference, significant
 from rlreport.options import FAIL_ON, CompareOptions
 from rlreport.summarise.steps import rounded_columns
-from rlreport.text.messages import message
 from rlreport.text.placeholders import Redactor
-from rlreport.text.private import PUBLIC
 from rlreport.text.tokens import units
 
 MAX_FLIPS = 200
@@ -207,20 +205,7 @@ def outcome_of(
         tokens=_tokens_of(base, new, options),
         redact=bool(options.redact),
         token_pairs=_token_pairs(base, new, won_and_lost, options),
-        hidden_in_words=_hidden_in_words(options),
     )
-
-
-def _hidden_in_words(options: CompareOptions) -> list[str]:
-    """Return what ``public`` and ``omit_prompts`` hide, a sentence each."""
-    sentences = [PUBLIC] if options.public else []
-    if options.omit_prompts:
-        omitted = message(
-            "The texts of prompts with {conditions} are left out (--omit-prompts).",
-            conditions=tuple(options.omit_prompts),
-        )
-        sentences.append(omitted)
-    return sentences
 
 
 class _ReadTexts(NamedTuple):

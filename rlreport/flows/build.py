@@ -26,7 +26,12 @@ from rlreport.check.run import Run
 from rlreport.check.sentence import with_texts
 from rlreport.check.spreading import SpreadingTexts, spreading_texts
 from rlreport.check.verdict import Judged, Verdict
-from rlreport.comparison.omitted import Condition, OmittedPrompts, conditions_of
+from rlreport.comparison.omitted import (
+    Condition,
+    OmittedPrompts,
+    conditions_of,
+    shown_condition,
+)
 from rlreport.deliver.deliver import deliver
 from rlreport.deliver.form import Form
 from rlreport.deliver.forms import form_of
@@ -209,6 +214,8 @@ def _load_and_judge(
     if options.public:
         names = PrivateNames(private_names(card, tables, logs, options.run))
     named = hide_names(run._replace(tables=tables), card, options, names)
+    call = partial(shown_condition, redact=options.redact, names=names)
+    omitted = omitted.called(call)
     tables = named.tables
     if options.in_progress:
         tables = tables.mark_in_progress()

@@ -32,7 +32,12 @@ from rlreport.draw.comparison import comparison_charts
 from rlreport.draw.svg import drawn
 from rlreport.draw.vega import check_address_space
 from rlreport.errors import UnusableInputError, UsageError
-from rlreport.flows.hidden_runs import hidden_report, names_of_runs, public_side
+from rlreport.flows.hidden_runs import (
+    hidden_in_words,
+    hidden_report,
+    names_of_runs,
+    public_side,
+)
 from rlreport.flows.hide import hide_names, hide_texts
 from rlreport.flows.load import load_run
 from rlreport.options import CompareOptions
@@ -127,6 +132,7 @@ def build_comparison(
         new_runs = public_side(new_runs, "new", names)
     with progress.stage(message("comparing")):
         outcome = outcome_of(base_runs, new_runs, options)
+        outcome = replace(outcome, hidden_in_words=hidden_in_words(options, names))
     with progress.stage(message("drawing")):
         pages = _pages(outcome, options, form)
     max_size = options.max_size or form.default_size

@@ -11,7 +11,12 @@ import pandas as pd
 
 from rlreport.about.card import run_card
 from rlreport.comparison.data_file import EXTRA, METRICS, PART
-from rlreport.comparison.omitted import Condition, conditions_of, has_value
+from rlreport.comparison.omitted import (
+    Condition,
+    conditions_of,
+    has_value,
+    shown_condition,
+)
 from rlreport.comparison.run import ComparedRun
 from rlreport.comparison.saved import (
     EarlierReport,
@@ -21,10 +26,12 @@ from rlreport.comparison.saved import (
 )
 from rlreport.comparison.words import check_name
 from rlreport.errors import UsageError
+from rlreport.options import CompareOptions
 from rlreport.pages.public import public_settings, public_values
 from rlreport.read.rollouts import Rollout
+from rlreport.text.messages import message
 from rlreport.text.placeholders import placeholder
-from rlreport.text.private import PrivateNames, names_in, owners_in
+from rlreport.text.private import PUBLIC, PrivateNames, names_in, owners_in
 
 _CONFIG = "config."  # Prefix of the run's settings in ``ComparedRun.facts``
 
@@ -190,3 +197,19 @@ def _public_responses(responses: pd.DataFrame, names: PrivateNames) -> pd.DataFr
         values = public_values(field, responses[column], names)
         columns[f"{prefix}{names.in_text(field)}"] = values
     return pd.DataFrame(columns)
+
+
+def hidden_in_words(options: CompareOptions, names: PrivateNames | None) -> list[str]:
+    """Return what ``public`` and ``omit_prompts`` hide of a comparison, a sentence each."""
+    sentences = [PUBLIC] if options.public else []
+    conditions = [
+        str(shown_condition(condition, options.redact, names))
+        for condition in conditions_of(options.omit_prompts)
+    ]
+    if conditions:
+        omitted = message(
+            "The texts of prompts with {conditions} are left out (--omit-prompts).",
+            conditions=tuple(conditions),
+        )
+        sentences.append(omitted)
+    return sentences

@@ -23,6 +23,7 @@ from rlreport.check.unlogged import Log, Unlogged, unlogged
 from rlreport.check.verdict import Verdict
 from rlreport.comparison.data_file import METRICS_FILE, pack_table, response_data
 from rlreport.comparison.data_file import PATH as RESPONSES
+from rlreport.comparison.omitted import OmittedPrompts
 from rlreport.comparison.saved import REPORT
 from rlreport.draw.chart import Chart, evenly
 from rlreport.fields import CANONICAL, FIELDS
@@ -119,7 +120,7 @@ def data_view(report: RunReport, addresses: Addresses) -> DataView:
         files=_files_table(tables),
         metrics=_metrics_table(tables.metrics_files) if tables.metrics_files else None,
         fields=_fields_table(tables),
-        settings=_listed_settings(report.run.options),
+        settings=_listed_settings(report.run),
         versions=versions(),
         exports=[
             Link(label, addresses.file(path))
@@ -166,8 +167,13 @@ def note_in_words(note: Note) -> str:
     return message("{text} ({place})", text=note.text, place=place)
 
 
-def settings(options: BuildOptions) -> dict[str, object]:
-    """Return option -> value for ``report.json``, None if unused or hidden by redaction."""
+def settings(
+    options: BuildOptions, omitted: OmittedPrompts = OmittedPrompts()
+) -> dict[str, object]:
+    """Return option -> value for ``report.json``, None if unused or hidden by redaction.
+
+    ``omitted`` are the prompts whose texts are left out.
+    """
     values = {name: getattr(options, name) for name in _SETTINGS if name != "map"}
     # None, not an empty value, for an option that is not used
     values |= {"map": options.mapping or None, "merge": options.merge or None}
@@ -182,15 +188,15 @@ def settings(options: BuildOptions) -> dict[str, object]:
     if options.public:
         values["public"] = True
         values["step_from_path"] = None
-    if options.omit_prompts:
-        values["omit_prompts"] = list(options.omit_prompts)
+    if omitted:
+        values["omit_prompts"] = list(map(str, omitted.conditions))
     return values
 
 
-def _listed_settings(options: BuildOptions) -> list[tuple[str, str]]:
+def _listed_settings(run: JudgedRun) -> list[tuple[str, str]]:
     """Return the settings that have a value, as texts: (option, value)."""
     listed = []
-    for name, value in settings(options).items():
+    for name, value in settings(run.options, run.omitted).items():
         if isinstance(value, str):
             listed.append((name, value))
         elif value is not None:
@@ -408,7 +414,7 @@ def report_json(report: RunReport) -> dict[str, Any]:
         "responses": len(tables.responses),
         "pass_k": passes_of(tables.training().responses).k,
         "sampled": {"responses": tables.sampled, "of": tables.sampled_of},
-        "settings": settings(run.options),
+        "settings": settings(run.options, run.omitted),
         "versions": dict(versions()),
         "card": run.card.as_json(),
         **_steps_json(tables.steps),
