@@ -2,6 +2,7 @@
 
 import inspect
 import json
+import math
 import tempfile
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -236,6 +237,10 @@ def test_a_value_is_read_as_what_it_is(value: Any, read: Any) -> None:
     assert type(cell(value)) is type(read)
 
 
+def test_a_signalling_nan_is_a_nan() -> None:
+    assert math.isnan(cell(Decimal("sNaN")))
+
+
 class Tensor:
     """What is used of a tensor of any library."""
 
@@ -387,6 +392,11 @@ def without(name: str) -> pd.DataFrame:
         (["logs", 1.5], "got a list with a value of type float in it"),
         ([None], "got a list with a value of type NoneType in it"),
         ([{"step": 1}, 3], "the data, row 2: expected a dict"),
+        (
+            '{"step": 1, "prompt": "q"}\n' * 99,
+            "data frame, a data set, a list of dicts",
+        ),
+        ("a\0b", "'a\\x00b'… is no path"),
         ([], "no path given"),
         (iter(()), "no path given"),
         (pd.DataFrame(), "the data: no rows"),
@@ -432,6 +442,13 @@ def test_errors_speak_of_rows_and_columns(data: Any, part: str) -> None:
     assert part in text
     assert "rlreport-" not in text
     assert "\n" not in text
+
+
+def test_a_column_of_arrow_without_python_values_is_named() -> None:
+    arrow = pytest.importorskip("pyarrow")
+    dates = arrow.array([2**60], arrow.timestamp("s"))
+    table = arrow.table({"step": [1], "made": dates})
+    assert "data: 'made' cannot be read" in error_of(table)
 
 
 def test_metrics_among_rollouts_are_counted_as_rows_and_named() -> None:

@@ -4,12 +4,14 @@ import json
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import rlreport
 from rlreport.errors import MissingExtraError, UnusableInputError, UsageError
+from rlreport.system import wandb_runs
 from rlreport.system.wandb_runs import WandbPath, local_copies
 from tests.wandb_service import Run, Service, wandb_service
 
@@ -80,6 +82,19 @@ def test_without_its_client_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setitem(__import__("sys").modules, "wandb", None)
     with pytest.raises(MissingExtraError, match=r"rlreport\[wandb\]"):
         rlreport.build("wandb://team/project/run")
+
+
+def test_a_long_name_in_any_script_is_that_of_a_folder(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    run = SimpleNamespace(
+        name="强化学习" * 30, id="a1b2", config={}, scan_history=lambda **_: rows(3)
+    )
+    client = SimpleNamespace(run=lambda _: run)
+    monkeypatch.setattr(wandb_runs, "_client", lambda: client)
+    copy = wandb_runs.copy_run(WandbPath("team", "project", "a1b2"), tmp_path)
+    assert copy.name == "强化学习" * 8 + "强-a1b2"
+    assert len((copy / "history.jsonl").read_text().splitlines()) == 3
 
 
 @pytest.mark.ci

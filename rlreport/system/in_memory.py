@@ -6,11 +6,12 @@ readers to speak of rows and columns instead of lines and files.
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import chain, islice, repeat
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeGuard
@@ -58,7 +59,7 @@ def paths_or_data(value: Any, of: str = "data") -> list[Given]:
         UsageError: it is of another kind; of two kinds; or its columns cannot be told.
     """
     if _is_path(value):
-        return [_path(value)]
+        return [_path(value, of)]
     data = _data(value, of)
     if data is not None:
         return [data]
@@ -75,7 +76,7 @@ def paths_or_data(value: Any, of: str = "data") -> list[Given]:
 def _one_of_several(item: Any, of: str) -> Given:
     """Return what an item of a list is: a path, or a table of its own."""
     if _is_path(item):
-        return _path(item)
+        return _path(item, of)
     data = _data(item, of)
     if data is None and isinstance(item, list | tuple):
         # The rows of one of several runs
@@ -92,7 +93,18 @@ def _is_path(value: object) -> TypeGuard[str | os.PathLike[str]]:
     return isinstance(value, str | os.PathLike)
 
 
-def _path(value: str | os.PathLike[str]) -> str | Path:
+def _path(value: str | os.PathLike[str], of: str) -> str | Path:
+    """Return a path; raise UsageError for a text that no system takes as one, such as a log."""
+    try:
+        if "://" not in os.fspath(value):
+            Path(value).stat()
+    except (OSError, ValueError) as error:
+        # What does not exist may be a pattern, and is told by whoever reads it.
+        if isinstance(error, ValueError) or error.errno == errno.ENAMETOOLONG:
+            start = f"{os.fspath(value):.60}"
+            raise UsageError(
+                f"{of}: expected {_EXPECTED}; {start!r}… is no path"
+            ) from None
     return value if isinstance(value, str) else Path(value)
 
 
@@ -156,9 +168,18 @@ def _rows_of_dataset(dataset: Any, of: str) -> Iterator[dict[str, Any]]:
 def _rows_of_arrow(table: Any, of: str) -> Iterator[dict[str, Any]]:
     names = names_of_columns(table.column_names, of)
     for batch in table.to_batches(max_chunksize=_BATCH):
-        columns = [column.to_pylist() for column in batch.columns]
+        columns = list(map(_arrow_cells, batch.columns, names, repeat(of)))
         for cells in zip(*columns, strict=True):
             yield dict(zip(names, cells, strict=True))
+
+
+def _arrow_cells(column: Any, name: str, of: str) -> list[Any]:
+    """Return the cells of a column; raise UsageError for what Python has no values for."""
+    try:
+        cells: list[Any] = column.to_pylist()
+    except (ValueError, OverflowError) as error:  # broken UTF-8, a date after 9999
+        raise UsageError(f"{of}: {name!r} cannot be read: {error}") from None
+    return cells
 
 
 def _rows_of_columns(columns: Mapping[Any, Any], of: str) -> Iterator[dict[str, Any]]:

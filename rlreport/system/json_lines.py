@@ -77,7 +77,9 @@ def is_missing(value: object) -> bool:
     """Return whether a cell of a data frame is empty: None, NaN, NA or NaT."""
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return True
-    is_number = isinstance(value, float | np.floating | Decimal)
+    if isinstance(value, Decimal):
+        return value.is_nan()  # comparing a signalling NaN is an error
+    is_number = isinstance(value, float | np.floating)
     return is_number and bool(value != value)
 
 

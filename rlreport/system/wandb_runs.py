@@ -32,6 +32,7 @@ _PAGE = 1_000  # rows of the history per request
 _TIMEOUT = 60  # seconds per request
 _MAX_ROWS = 2_000_000  # rows of a history
 _MAX_TABLES = 2_000  # of a run
+_NAME_BYTES = 100  # of the name of a run, and of its id
 _ENDED = ("finished", "crashed", "failed", "killed")  # states of a run
 _TABLE = "table-file"  # type of a table among the values of a row
 
@@ -201,7 +202,9 @@ def _tables_in(row: dict[str, Any]) -> Iterator[str]:
 
 
 def _file_name(text: str) -> str:
-    return re.sub(r"[^\w.-]+", "-", text or "run").strip("-.")[:100] or "run"
+    """Return a part of the name of a folder; of two, no system finds that too long."""
+    name = re.sub(r"[^\w.-]+", "-", text or "run").strip("-.").encode()
+    return name[:_NAME_BYTES].decode(errors="ignore") or "run"
 
 
 def _client() -> Any:
