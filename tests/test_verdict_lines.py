@@ -179,6 +179,17 @@ def test_validation_that_rose_after_the_policy_was_far_away_tells_the_checkpoint
     assert kept["falling"] < 40
 
 
+def test_prompts_are_not_called_too_hard_where_the_unpaid_answers_are_right() -> None:
+    is_paid = INDEX % 10 == 0
+    next_lines = {}
+    for name, right in {"format": INDEX % 10 < 8, "answers": is_paid}.items():
+        verdict = run_checks(tables(reward=is_paid * 1.0, label_hit=right * 1.0))
+        assert verdict.level == "unclear"
+        next_lines[name] = verdict.next
+    assert next_lines["format"].startswith("Show the answer format in the prompt")
+    assert "solved sometimes" in next_lines["answers"]
+
+
 def test_a_fall_is_told_with_its_levels_and_steps() -> None:
     verdict = run_checks(tables(reward=DYING))
     pattern = (

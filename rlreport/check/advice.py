@@ -201,7 +201,9 @@ def advice_for(
         setup: how the run was trained.
         excluded: what the other findings rule out.
     """
-    plain = message(check.suggestion)
+    of_kind = check.suggestions.get(str(facts.get("kind")), "")
+    plain = message(of_kind or check.suggestion)
+    words_before = of_kind or check.before_setting
     is_refused = False
     for remedy in check.remedies(facts):
         keys = setup.table.keys.get(remedy.kind)
@@ -217,11 +219,11 @@ def advice_for(
             is_refused = is_refused or remedy.move not in (Move.SEE, Move.ABOVE_ZERO)
             continue
         if remedy.after:
-            before = message(check.before_setting or check.suggestion)
+            before = message(words_before or check.suggestion)
             return Advice(sentences([before, advice.text]), advice.settings)
         return advice
     if is_refused:
-        return Advice(message(check.otherwise or check.before_setting or plain))
+        return Advice(message(check.otherwise or words_before or plain))
     return Advice(plain)
 
 

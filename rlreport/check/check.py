@@ -147,6 +147,8 @@ class Check:
     rules_out: Remedies = ()
     # the words before a setting that is told after them, "" for ``suggestion``
     before_setting: str = ""
+    # what stands in place of both for findings of some kinds, by ``facts["kind"]``
+    suggestions: Mapping[str, str] = field(default_factory=dict)
     # what to do if settings of ``advice`` exist, but their values allow none of it
     otherwise: str = ""
 
