@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Literal
 
-from playwright.sync_api import Browser, Locator, Page, sync_playwright
+from playwright.sync_api import Browser, Locator, Page, ViewportSize, sync_playwright
 
 from tests.browser import program
 
@@ -100,7 +100,7 @@ def _taken(page: Page, first: Locator, last: Locator, form: str) -> bytes:
 def first_screen(browser: Browser, page_of_report: Path, theme: Theme) -> bytes:
     """Return, as WebP, what a window shows first of a page."""
     width, height = _GALLERY_SIZE
-    size = {"width": width, "height": height}
+    size: ViewportSize = {"width": width, "height": height}
     context = browser.new_context(viewport=size, color_scheme=theme)
     page = context.new_page()
     _open(page, page_of_report.resolve().as_uri())

@@ -273,15 +273,16 @@ def test_reports_are_compared_without_the_texts_of_omitted_prompts(
         omitted = OMIT if omits else []
         options = {"omit_prompts": omitted, "workers": 1}
         reports.append(Path(rlreport.build(side, tmp_path / name, **options).out))
-    kept = rlreport.compare(*reports, tmp_path / "kept")
-    hidden = rlreport.compare(*reports, tmp_path / "hidden", omit_prompts=OMIT)
+    base, new = reports
+    kept = rlreport.compare(base, new, tmp_path / "kept")
+    hidden = rlreport.compare(base, new, tmp_path / "hidden", omit_prompts=OMIT)
     assert (b"qzxwv" in everything(tmp_path / "kept")) != omits
     assert b"qzxwv" not in everything(tmp_path / "hidden")
     assert "at most" not in " ".join(map(str, hidden.outcome.ngrams["ngram"]))
     effects = [one.outcome.comparison.effect for one in (kept, hidden)]
     assert effects[0] == effects[1]
     with pytest.raises(UsageError, match="nothere"):
-        rlreport.compare(*reports, tmp_path / "x", omit_prompts=["nothere=1"])
+        rlreport.compare(base, new, tmp_path / "x", omit_prompts=["nothere=1"])
 
 
 # Names
@@ -363,7 +364,7 @@ def test_hidden_names_change_no_figure_and_no_verdict(
         for public in (False, True)
     ]
     plain, public = reports
-    assert PRIVATE.search(str(plain.tables.files).encode())
+    assert PRIVATE.search(str(plain.tables.files).encode("utf-8"))
     assert public.tables.steps.equals(plain.tables.steps)
     found = [finding.id for finding in plain.verdict.findings]
     assert [finding.id for finding in public.verdict.findings] == found
