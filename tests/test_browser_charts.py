@@ -147,6 +147,18 @@ def test_any_column_of_a_steps_responses_against_any_other(browser, hacking):
         assert dots == page.locator("section.responses tbody tr[data-n]").count()
 
 
+def test_a_long_name_of_a_metric_does_not_make_a_page_wider(browser, tmp_path):
+    rows = [{"step": step, "reward": step / 9, "W" * 150: step} for step in range(9)]
+    rlreport.build(rows, tmp_path / "run", quiet=True, workers=1)
+    page = tmp_path / "run" / "index.html"
+    with visiting(browser, page, viewport={"width": 420, "height": 800}) as opened:
+        opened.evaluate(
+            "document.querySelectorAll('details').forEach(d => d.open = true)"
+        )
+        assert opened.locator("figcaption", has_text="WWWW").count()
+        assert opened.evaluate("document.documentElement.scrollWidth") == 420
+
+
 def test_a_long_name_of_a_column_does_not_make_a_narrow_page_wider(browser, tmp_path):
     rows = [row | {"long " * 18: n} for n, row in enumerate(hostile_rows(1))]
     log = write_log(tmp_path / "log.jsonl", rows)

@@ -155,6 +155,23 @@ def test_hostile_tokens_come_back_as_logged(built):
     assert script.count('"') == 4
 
 
+def test_tokens_below_the_fold_do_not_make_a_narrow_page_wider(browser, tmp_path):
+    one = row(0, response="a b", reward=1.0)
+    one["response_tokens"] = ["a", " b"]
+    one["logprobs"] = [-0.5, -0.25]
+    turns = [
+        {"role": "assistant", "text": text, "sampled": True, "tokens": [at, at + 1]}
+        for at, text in enumerate(one["response_tokens"])
+    ]
+    rows = [one | {"turns": turns, "prompt": "so much to read " * 99}]
+    rlreport.build(write(tmp_path / "log.jsonl", rows), tmp_path / "run", workers=1)
+    page = tmp_path / "run" / "steps" / "0.html"
+    size = {"width": 420, "height": 300}
+    with visiting(browser, page, "#r=0", viewport=size) as opened:
+        opened.wait_for_selector(".token-text .t", state="attached")
+        assert opened.evaluate("document.documentElement.scrollWidth") == 420
+
+
 def test_what_tokens_offer_is_in_their_header_and_not_in_the_rows(tmp_path):
     page = write_step(tmp_path, Made(responses=2, with_tokens=2, nan=True))
     header, _, _ = unpack(packed_tokens(page))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from rlreport.errors import OutputError, UsageError
 from rlreport.system.json_lines import is_missing, json_line, names_of_columns
 
 _BATCH = 1_000  # rows that are converted at once, to bound memory
+_ADDRESS = re.compile(r"[\w+]+://")
 _ENDING = " (in memory)"  # of the names of files with such data
 _OF_RUN = "data of "  # before the name of a run that is compared
 _EXPECTED = "paths, a data frame, a data set, a list of dicts (rows) or a dict of lists (columns)"
@@ -96,7 +98,7 @@ def _is_path(value: object) -> TypeGuard[str | os.PathLike[str]]:
 def _path(value: str | os.PathLike[str], of: str) -> str | Path:
     """Return a path; raise UsageError for a text that no system takes as one, such as a log."""
     try:
-        if "://" not in os.fspath(value):
+        if not _ADDRESS.match(os.fspath(value)):
             Path(value).stat()
     except (OSError, ValueError) as error:
         # What does not exist may be a pattern, and is told by whoever reads it.
