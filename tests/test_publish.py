@@ -23,7 +23,7 @@ from tests.running import rlreport as command
 
 STEPS = 8
 Built = Callable[..., rlreport.Report]
-SECRET = re.compile(rb"\w*qzxwv\w*")
+SECRET = re.compile(rb"\w{0,12}qzxwv\w{0,12}")
 OMIT = ["数据集=不公开"]
 
 
@@ -334,7 +334,7 @@ def write_private(root: Path) -> Path:
     return logs
 
 
-PRIVATE = re.compile(rb"(?i)\S*(?:qzxwv|10\.1\.2\.3)\S*")
+PRIVATE = re.compile(rb"(?i)(?:qzxwv|10\.1\.2\.3)\S{0,40}")
 
 
 @pytest.fixture(scope="module")
@@ -394,9 +394,9 @@ def test_public_comparisons_and_indexes_have_no_private_name(
 ) -> None:
     report = tmp_path / "a"
     rlreport.build(private, report, workers=1)
-    for form, (base, new) in product(FORMS, [(private, private), (report, private)]):
+    for base, form in ((private, "html"), (report, "folder"), (report, "markdown")):
         out = tmp_path / f"out{FORMS[form]}"
-        rlreport.compare(base, new, out, public=True)
+        rlreport.compare(base, private, out, public=True)
         assert set(PRIVATE.findall(everything(out))) == set()
     page = tmp_path / "index.html"
     rlreport.index([report], page, public=True, workers=1)

@@ -23,7 +23,7 @@ from rlreport.check.unlogged import Log, Unlogged, unlogged
 from rlreport.check.verdict import Verdict
 from rlreport.comparison.data_file import METRICS_FILE, pack_table, response_data
 from rlreport.comparison.data_file import PATH as RESPONSES
-from rlreport.comparison.omitted import OmittedPrompts
+from rlreport.comparison.omitted import Condition
 from rlreport.comparison.saved import REPORT
 from rlreport.draw.chart import Chart, evenly
 from rlreport.fields import CANONICAL, FIELDS
@@ -168,11 +168,11 @@ def note_in_words(note: Note) -> str:
 
 
 def settings(
-    options: BuildOptions, omitted: OmittedPrompts = OmittedPrompts()
+    options: BuildOptions, conditions: Sequence[Condition] = ()
 ) -> dict[str, object]:
     """Return option -> value for ``report.json``, None if unused or hidden by redaction.
 
-    ``omitted`` are the prompts whose texts are left out.
+    ``conditions`` tell the prompts whose texts are left out.
     """
     values = {name: getattr(options, name) for name in _SETTINGS if name != "map"}
     # None, not an empty value, for an option that is not used
@@ -188,15 +188,15 @@ def settings(
     if options.public:
         values["public"] = True
         values["step_from_path"] = None
-    if omitted:
-        values["omit_prompts"] = list(map(str, omitted.conditions))
+    if conditions:
+        values["omit_prompts"] = list(map(str, conditions))
     return values
 
 
 def _listed_settings(run: JudgedRun) -> list[tuple[str, str]]:
     """Return the settings that have a value, as texts: (option, value)."""
     listed = []
-    for name, value in settings(run.options, run.omitted).items():
+    for name, value in settings(run.options, run.omitted.conditions).items():
         if isinstance(value, str):
             listed.append((name, value))
         elif value is not None:
@@ -414,7 +414,7 @@ def report_json(report: RunReport) -> dict[str, Any]:
         "responses": len(tables.responses),
         "pass_k": passes_of(tables.training().responses).k,
         "sampled": {"responses": tables.sampled, "of": tables.sampled_of},
-        "settings": settings(run.options, run.omitted),
+        "settings": settings(run.options, run.omitted.conditions),
         "versions": dict(versions()),
         "card": run.card.as_json(),
         **_steps_json(tables.steps),
