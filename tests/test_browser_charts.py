@@ -148,7 +148,8 @@ def test_any_column_of_a_steps_responses_against_any_other(browser, hacking):
 
 
 def test_a_long_name_of_a_metric_does_not_make_a_page_wider(browser, tmp_path):
-    rows = [{"step": step, "reward": step / 9, "W" * 150: step} for step in range(9)]
+    long_name = "W" * 150
+    rows = [{"step": n, "reward": n / 9, long_name: n} for n in range(9)]
     rlreport.build(rows, tmp_path / "run", quiet=True, workers=1)
     page = tmp_path / "run" / "index.html"
     with visiting(browser, page, viewport={"width": 420, "height": 800}) as opened:

@@ -520,7 +520,8 @@ def test_dicts_that_are_no_rows_are_each_read_once_up_to_a_limit(
     pieces = math.ceil(len(many.encode()) / MAX_PIECE)
     assert "very many dicts that are no rows of metrics" in notes(path)
     assert len(lengths) <= 2 * (pieces * consoles.MOST_OTHERS + 4)
-    assert sum(lengths) <= 2 * (len(many.encode()) + len(rows(3)))
+    whole = len(many.encode()) + len(rows(3))
+    assert sum(lengths) <= 2 * whole
 
 
 @pytest.mark.parametrize(

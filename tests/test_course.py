@@ -348,7 +348,8 @@ def test_a_dip_above_the_start_is_not_called_a_low() -> None:
 
 
 def test_a_gradual_fall_does_not_seem_to_lie_in_the_steps_of_its_lowest_level() -> None:
-    levels = np.concatenate([np.linspace(1.0, 0.3, 60), np.repeat(0.92, 120)])
+    fall = np.linspace(1.0, 0.3, 60)
+    levels = np.concatenate([fall, np.repeat(0.92, 120)])
     words = judged_reward(levels, noise=1.0).sentence
     fell = r"fell gradually from [\d.]+ to [\d.]+ \(steps \d+–\d+\) and recovered to"
     assert re.search(fell, words), words

@@ -160,7 +160,11 @@ def test_rl_doctor_gets_the_metrics_as_they_are_and_names_steps_in_words(
 
 
 def test_runmedic_gets_the_negated_reward_as_the_loss(stand_ins, tmp_path):
-    run = run_of(reward=[0.1, 0.2], grad_norm=[1.0, 2.0], entropy=[1.0, 1.0])
+    run = run_of(
+        reward=[0.1, 0.2],
+        grad_norm=[1.0, 2.0],
+        entropy=[1.0, 1.0],
+    )
     ((fall, slow),) = runmedic.judge_metrics(stand_ins, [run], tmp_path)
     assert fall == Said("divergence", True, frozenset([REWARD]), (9.0,))
     assert slow == Said("slowdown", False, frozenset([OTHER]), ())
@@ -203,7 +207,8 @@ def test_a_plateau_of_a_healthy_run_is_counted_apart():
     plateau = Said("plateau", True, frozenset([REWARD, PLATEAU]))
     alarm = Said("kl_drift", True, frozenset([KL]))
     note = Said("kl_drift", False, frozenset([KL]))
-    counts = count([run_of()] * 3, [[plateau], [alarm, plateau], [note]])
+    told = [[plateau], [alarm, plateau], [note]]
+    counts = count([run_of()] * 3, told)
     assert healthy_cell(counts) == "2 / 1"
 
 

@@ -99,7 +99,8 @@ def test_figures_and_findings_stay(built: Built, form: str) -> None:
     assert hidden.tables.steps.equals(plain.tables.steps)
     assert hidden.tables.responses.equals(plain.tables.responses)
     found = [(f.id, f.steps, f.onset) for f in plain.verdict.findings]
-    assert [(f.id, f.steps, f.onset) for f in hidden.verdict.findings] == found
+    told = [(f.id, f.steps, f.onset) for f in hidden.verdict.findings]
+    assert told == found
     assert len(found) > 2
 
 
@@ -130,9 +131,11 @@ def test_a_phrase_that_other_responses_have_is_shown(tmp_path: Path) -> None:
     rows = []
     for step, i in product(range(12), range(24)):
         holds = random.random() < step / 12
-        words = [f"w{k}" for k in random.integers(0, 40, 12)] + ["magicqz"] * 2 * holds
+        words = [f"w{k}" for k in random.integers(0, 40, 12)]
+        words += ["magicqz"] * 2 * holds
         row = {"step": step, "prompt": f"p{i % 8}", "response": " ".join(words)}
-        rows.append({**row, "reward": float(holds), "set": "ab"[i % 8 > 3]})
+        name = "b" if i % 8 > 3 else "a"
+        rows.append({**row, "reward": float(holds), "set": name})
     log = write_log(tmp_path / "log.jsonl", rows)
     titles = {}
     for omitted in ((), ("set=a",), ("set=a", "set=b")):

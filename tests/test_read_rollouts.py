@@ -156,7 +156,8 @@ def test_the_choice_repeats_and_small_runs_are_chosen_whole() -> None:
 
 def test_a_pickled_selection_holds_its_responses_only(tmp_path: Path) -> None:
     response = "y" * 1000
-    rows = [tokens(f"t{i}", "x" * 1000, step=i, response=response) for i in range(50)]
+    long = "x" * 1000
+    rows = [tokens(f"t{i}", long, step=i, response=response) for i in range(50)]
     rollouts = read(write(tmp_path / "a.jsonl", rows)).rollouts
     whole = Selection(rollouts, np.array([7, 21, 40]))
     data = pickle.dumps(whole)

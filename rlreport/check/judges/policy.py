@@ -196,7 +196,7 @@ class _EntropyExplosion(Limits):
     },
     title=_explosion_title,
     statement="entropy rises to {end:short} nats per token",
-    why="A policy this uncertain samples tokens that mean nothing: what it had learned gets lost.",
+    why="A policy this uncertain samples tokens that mean nothing: what it had learned is lost.",
     suggestion="Lower the entropy bonus or the learning rate; continue from before the rise.",
     advice=lower(SettingKind.ENTROPY, SettingKind.STEP_SIZE),
     rules_out=higher(
@@ -220,7 +220,7 @@ class _EntropyExplosion(Limits):
     trend=True,
 )
 def entropy_explosion(check: Check, run: Run) -> Result:
-    """Find that the entropy rose several times over; a note where the run learned all the same."""
+    """Find that the entropy rose several times over while nothing was learned."""
     entropy = _entropy(run)
     if entropy is None:
         return check.not_run(check.needs_also)
@@ -233,16 +233,13 @@ def entropy_explosion(check: Check, run: Run) -> Result:
     ratio = run.limits.test(limits.ratio, ">=", end, of=start)
     rise = run.limits.test(limits.rise, ">=", change(start, end))
     rose = ratio.met and rise.met and (curve.rose or event is not None)
-    if not rose:
+    if not rose or progress.learned(run):
         return Result(tested=(ratio, rise))
     reward = quantities.reward_course(run)
     has_lost = reward is not None and reward.lost
-    severity = Severity.CRITICAL if has_lost else Severity.WARNING
-    if progress.learned(run):
-        severity = Severity.INFO
     return check.found(
         run,
-        severity,
+        Severity.CRITICAL if has_lost else Severity.WARNING,
         [ratio, rise],
         _levels(*_levels_of_rise(curve)),
         _high_entropy(entropy.of_rows, max(ratio.bound * start, start + rise.bound)),
