@@ -68,7 +68,7 @@ def test_counts_of_the_page_are_those_of_the_runs():
         Seen(healthy, 0.0, 1, found=False, away=None, alarms=("kl_explosion",)),
         Seen(healthy, 0.0, 2, found=False, away=None, alarms=()),
     ]
-    text = page(seen, 3)
+    text = page(seen)
     assert "| clear faults found | 2 of 3 (67%" in text
     assert "1 of 2: 500.0 in 1,000" in text
     assert "| 2 of 3 | 21–94% | 1 of 2 | 4 |" in text

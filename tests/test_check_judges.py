@@ -1118,6 +1118,12 @@ def test_a_gradient_explosion_warns_where_the_reward_falls_after_it() -> None:
     assert severity("gradient_explosion", smaller) is None
 
 
+def test_a_gradient_norm_that_stays_high_is_dated_by_its_first_step() -> None:
+    norms = np.where(PLACE < 12, 1.0, 200.0 + PLACE)
+    found = find("gradient_explosion", with_metrics(tables(), grad_norm=norms))
+    assert found.onset and found.onset.step == 12
+
+
 @pytest.mark.parametrize("steps", [1, 4])
 def test_trends_of_a_short_run_are_too_short_to_judge(steps: int) -> None:
     kept = steps > STEP

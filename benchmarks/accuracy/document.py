@@ -43,7 +43,7 @@ class Counts:
         return f"{100 * self.hits / self.runs:.0f}%"
 
 
-def page(seen: Sequence[Seen], runs: int) -> str:
+def page(seen: Sequence[Seen]) -> str:
     """Return the text of the page."""
     tables = {
         "summary": _summary(seen),
@@ -52,7 +52,7 @@ def page(seen: Sequence[Seen], runs: int) -> str:
         "alarms": _table_of_alarms(seen),
     }
     filled = {name: "\n".join(lines) for name, lines in tables.items()}
-    return TEMPLATE.read_text(encoding="utf-8").format(runs=runs, **filled)
+    return TEMPLATE.read_text(encoding="utf-8").format(**filled)
 
 
 def _summary(seen: Sequence[Seen]) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks.accuracy.measure import Job, Seen
@@ -24,6 +25,11 @@ class Results:
 
     def __getitem__(self, job: Job) -> list[Seen]:
         return self._seen[job]
+
+    def seen(self) -> Iterator[Seen]:
+        """Yield what was seen in all runs, by family and strength, each run once."""
+        by_run = {one[:3]: one for seen in self._seen.values() for one in seen}
+        yield from (by_run[run] for run in sorted(by_run))
 
     def add(self, job: Job, seen: list[Seen]) -> None:
         """Keep what was seen in a job's runs."""

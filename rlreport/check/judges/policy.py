@@ -412,9 +412,13 @@ def gradient_explosion(check: Check, run: Run) -> Result:
         return _judge_lasting_rise(check, run, norm)
     before_fall = spikes[_before_fall(run, norm.steps[spikes])]
     is_harmful = len(before_fall) > 0
-    # The first spike that did harm, else the highest of all
-    highest_spike = spikes[np.argmax(norm.values[spikes])]
-    at = int(before_fall[0] if is_harmful else highest_spike)
+    lasts = 2 * len(spikes) >= len(norm.values) - spikes[0]
+    # The first spike that did harm, or of norms that stay so high; else the highest of all
+    at = int(spikes[np.argmax(norm.values[spikes])])
+    if is_harmful:
+        at = int(before_fall[0])
+    elif lasts:
+        at = int(spikes[0])
     highest = float(norm.values[at])
     peak = float(norm.values[spikes].max())
     step = int(norm.steps[at])
