@@ -145,7 +145,7 @@ def read_runs_once(patch: pytest.MonkeyPatch) -> None:
     """Compare runs as they were first read: most of the time goes into reading."""
     patch.setattr(
         "rlreport.flows.compare.compared_run",
-        lambda path, options, *_: run_at(
+        lambda path, options, **_: run_at(
             Path(path), options.pair_by, tuple(options.metrics)
         ),
     )

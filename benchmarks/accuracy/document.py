@@ -85,7 +85,7 @@ def _is_clear(one: Seen) -> bool:
 
 def _is_healthy(one: Seen) -> bool:
     family = _FAMILIES.get(one.key)
-    return one.strength == 0 and (family is None or family.twins)
+    return one.strength == 0 and (family is None or family.healthy_twins)
 
 
 def table_of_families(seen: Sequence[Seen]) -> Iterator[str]:

@@ -46,7 +46,8 @@ class Family:
         strengths: of the faults, the last one is that of the table of all checks.
         draw: makes a run of a random generator and a strength; 0 is a healthy run.
         severities: of a finding that counts as found.
-        twins: whether runs of strength 0 are healthy in every respect.
+        twins: whether runs of strength 0 are drawn, too.
+        healthy_twins: whether these are healthy in every respect, not in that of the check alone.
         verdict: whether a verdict tells what there is to find, where no check of id ``check`` does.
     """
 
@@ -57,6 +58,7 @@ class Family:
     draw: Callable[[Random, float], Drawn]
     severities: tuple[Severity, ...] = LOUD
     twins: bool = True
+    healthy_twins: bool = True
     verdict: Callable[[Judged[Finding]], bool] | None = None
 
     @property
@@ -104,6 +106,7 @@ def of_relation(case: Case) -> Family:
         strengths=case.strengths,
         draw=draw,
         severities=case.severities,
+        healthy_twins=False,
     )
 
 
