@@ -18,7 +18,7 @@ from rlreport.metrics.find import find_and_read
 from rlreport.metrics.progress_bars import Bars
 from rlreport.tables import Tables
 from tests.law_families import Shape
-from tests.law_families_metrics import metrics_log
+from tests.law_families_metrics import metrics_log, tools
 
 STEPS = 40
 TIME = np.arange(STEPS) / STEPS
@@ -381,3 +381,13 @@ def test_an_accuracy_that_falls_by_less_than_half_is_told_where_validation_is_mi
     (fall,) = [one for one in verdict.findings if one.id == "watched_reward_fall"]
     assert fall.facts["part"] == "accuracy"
     assert verdict.level == "warning"
+
+
+def test_calls_that_are_no_longer_unparsed_are_no_tool_that_is_disused() -> None:
+    check = BY_ID["tool_disuse"]
+    random = np.random.default_rng(3)
+    made = tools(random, Shape(40, 8, 8), 1.0)
+    assert check.run(Run(made)).finding is not None
+    names = made.tools["tool"].replace("search", "")
+    unparsed = replace(made, tools=made.tools.assign(tool=names))
+    assert check.run(Run(unparsed)).finding is None

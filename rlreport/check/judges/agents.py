@@ -21,7 +21,6 @@ from rlreport.figures.ragged import Floats
 from rlreport.figures.rounding import change
 from rlreport.figures.turns import ERROR_KINDS, Ending
 from rlreport.read.rollouts import Turn
-from rlreport.tables import listed_tool
 from rlreport.text.chat import calls_in_text, has_markup, is_final, is_unparsed
 from rlreport.text.messages import message, translatable
 
@@ -465,7 +464,7 @@ def _judge_each_tool(check: Check, run: Run) -> Result:
         [ratio],
         {
             "kind": "tools" if others else "tool",
-            "tool": LogText(listed_tool(most.tool)),
+            "tool": LogText(most.tool),
             "others": others,
             "start": most.first,
             "end": most.last,
@@ -476,7 +475,7 @@ def _judge_each_tool(check: Check, run: Run) -> Result:
 
 
 def _calls_of_tools(run: Run) -> Iterator[_ToolCalls]:
-    """Yield how often each tool answers per response, by step and in the outer blocks."""
+    """Yield how often each tool with a name answers, by step and in the outer blocks."""
     windows = blocks(run)
     if len(windows) < 2:
         return
@@ -484,6 +483,8 @@ def _calls_of_tools(run: Run) -> Iterator[_ToolCalls]:
     is_first = np.isin(run.steps, windows[0].steps)
     is_last = np.isin(run.steps, windows[-1].steps)
     for name, by_step in run.tables.tools.groupby("tool"):
+        if not name:
+            continue  # answers to calls that were not parsed, which is no tool to use
         answers = by_step.groupby("step")["answers"].sum()
         counts = answers.reindex(run.steps, fill_value=0).to_numpy(np.float64)
         yield _ToolCalls(
