@@ -17,8 +17,9 @@ SAME_REWARD = 1e-9
 
 # If right answers rose by less than this part of the reward's rise, the rest is the format
 FORMAT_PART = 1 / 3
-# In so many of the first responses with the lowest reward, of at least so many, answers are right,
+# Answers are right in so many of the first responses with the lowest reward,
 UNPAID = 0.2
+# which are at least so many,
 LEAST_UNPAID = 30
 # and late responses with the best reward still are
 RIGHT_AT_LAST = 0.9
@@ -139,6 +140,18 @@ def labels_contained(run: Run) -> float | None:
     return float((hit[late][is_best] == 1).mean())
 
 
+def right_of_lowest(run: Run, rows: slice) -> float | None:
+    """Return how many of some responses with the run's lowest reward are right by their label.
+
+    None if fewer than ``LEAST_UNPAID`` of them have that reward.
+    """
+    hit = run.column("label_hit")
+    reward = np.where(np.isfinite(hit), run.column("reward"), np.nan)
+    lowest = np.nanmin(reward, initial=np.inf)
+    of_lowest = hit[rows][reward[rows] <= lowest + SAME_REWARD]
+    return mean(of_lowest) if len(of_lowest) >= LEAST_UNPAID else None
+
+
 @once_per_run
 def gained_format(run: Run) -> bool:
     """Return whether most of the reward's rise is the format of answers that were right before.
@@ -151,12 +164,9 @@ def gained_format(run: Run) -> bool:
         return False
     hit = run.column("label_hit")
     reward = np.where(np.isfinite(hit), run.column("reward"), np.nan)
-    lowest = np.nanmin(reward)
-    size = np.nanmax(reward) - lowest
-    first = run.first.rows
-    of_lowest = hit[first][reward[first] <= lowest + SAME_REWARD]
-    are_unpaid = len(of_lowest) >= LEAST_UNPAID and mean(of_lowest) > UNPAID
-    if not (size and are_unpaid):
+    size = np.nanmax(reward) - np.nanmin(reward)
+    unpaid = right_of_lowest(run, run.first.rows)
+    if not size or unpaid is None or unpaid <= UNPAID:
         return False
     rise = means.change(run, reward)
     hit_of_rewarded = np.where(np.isfinite(reward), hit, np.nan)

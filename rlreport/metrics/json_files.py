@@ -52,9 +52,8 @@ _SUMMARY = (
 _MAX_SETTINGS = 5
 # Bytes of a line at the start of a log, such as one of many thousand metrics
 LONGEST_HEAD = 16 << 20
-MOST_HEAD = (
-    16 << 20
-)  # bytes of all these lines: rollouts of 20,000 tokens have a MB each
+# and of all these lines: rollouts of 20,000 tokens have a MB each
+MOST_HEAD = 16 << 20
 
 
 def json_line_records(path: Path, unused: UnusedRows) -> Iterator[Record]:

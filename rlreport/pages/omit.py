@@ -139,9 +139,10 @@ class Shown:
             *tables.reward_parts,
             *shown_tools(tables, hides),
         }
+        still_open = _open_fields(omitted, tables)
         for name, values in tables.extras.items():
             if not is_numeric(values):
-                is_shown = ~hides | (str(name) in _open_fields(omitted, tables))
+                is_shown = ~hides | (str(name) in still_open)
                 self._names.update(map(str, values[is_shown].dropna().unique()))
 
     def tokens(self) -> set[str]:

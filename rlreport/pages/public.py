@@ -42,7 +42,7 @@ _USUAL_FILES = frozenset(Path(name).name for name in CONFIGURATIONS)
 class NameMask:
     """Hides private names in what is logged of a response beside its texts; see ``Mask``.
 
-    That are messages of errors, which quote paths and hosts, and fields of a judge.
+    These are messages of errors, which quote paths and hosts, and fields of a judge.
     """
 
     names: tuple[str, ...]  # private wherever they stand, sorted

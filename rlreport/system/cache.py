@@ -40,9 +40,8 @@ _MOST_BYTES = 2 << 30
 # ``trim`` shrinks a full cache to this fraction of its limit, so that it is needed rarely
 _TRIM_FRACTION = 0.9
 
-_TOUCH_SECONDS = (
-    3600  # using an entry updates its modification time if it is older than this
-)
+# Using an entry updates its modification time if it is older than this
+_TOUCH_SECONDS = 3600
 
 # Flags for opening an entry: do not follow links, do not wait for the writer of a pipe.
 _PLAIN_FILE = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)

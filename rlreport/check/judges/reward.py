@@ -26,7 +26,7 @@ from rlreport.check.finding import (
 )
 from rlreport.check.judges.metrics import is_fall_disputed
 from rlreport.check.limits import LMFLOW, RL_BOARD, Limit, LimitKind, Limits
-from rlreport.check.means import MixChange, mean
+from rlreport.check.means import MixChange
 from rlreport.check.progress import RewardStalled
 from rlreport.check.run import Run, event_onset, once_per_run, onset_of
 from rlreport.check.settings import SettingKind, also, higher, if_logged, lower, see
@@ -448,10 +448,8 @@ def _are_other_texts(length: Change | None, finished: Change | None) -> bool:
 _NO_RISE = translatable(
     "The reward did not clearly rise: {start:figure} at first, {end:figure} at the end."
 )
-# Not the prompts are too hard if so many late responses with the lowest reward are right, of at
-# least so many
+# The prompts are not too hard if so many late responses with the lowest reward are right
 MOSTLY_RIGHT = 0.5
-LEAST_LOWEST = 30
 
 
 @Check(
@@ -517,21 +515,12 @@ def _has_reason(run: Run) -> bool:
 
 def _facts_of_no_gain(run: Run, course: Course) -> Facts:
     source = quantities.reward(run).source
-    fell = course.lost and course.last.value < course.first.value
-    kind = "fell" if fell else "flat"
-    if kind == "flat" and _are_lowest_right(run):
+    kind = "flat"
+    if course.lost and course.last.value < course.first.value:
+        kind = "fell"
+    elif (progress.right_of_lowest(run, run.last.rows) or 0.0) > MOSTLY_RIGHT:
         kind = "unpaid"
     return {"kind": kind, "series_from": source, **quantities.levels_of(course)}
-
-
-def _are_lowest_right(run: Run) -> bool:
-    """Return whether most late responses with the lowest reward give the answer of their label."""
-    hit = run.column("label_hit")
-    reward = np.where(np.isfinite(hit), run.column("reward"), np.nan)
-    lowest = np.nanmin(reward, initial=np.inf)
-    late = run.last.rows
-    of_lowest = hit[late][reward[late] <= lowest + progress.SAME_REWARD]
-    return len(of_lowest) >= LEAST_LOWEST and mean(of_lowest) > MOSTLY_RIGHT
 
 
 def _facts_against_reference(gap: Floats) -> Facts | None:
