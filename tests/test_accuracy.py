@@ -5,7 +5,8 @@ import re
 import pytest
 
 from benchmarks.accuracy import agents, logs, texts
-from benchmarks.accuracy.document import PAGE, Counts, page
+from benchmarks.accuracy.counts import Counts
+from benchmarks.accuracy.document import PAGE, page
 from benchmarks.accuracy.families import BY_KEY, FAMILIES, HEALTHY
 from benchmarks.accuracy.family import Family, Healthy
 from benchmarks.accuracy.measure import Job, Seen, jobs, judge_one, measure

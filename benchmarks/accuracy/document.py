@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from scipy.stats import binomtest
-
+from benchmarks.accuracy.counts import Counts, found_at
 from benchmarks.accuracy.families import FAMILIES, HEALTHY
 from benchmarks.accuracy.family import Family
 from benchmarks.accuracy.measure import POWER, Seen
@@ -18,29 +16,6 @@ from rlreport.check.registry import CHECKS
 TEMPLATE = Path(__file__).with_name("page.md")
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "accuracy.md"
 PICTURE = PAGE.with_name("pictures") / "accuracy-power.svg"
-
-
-@dataclass(frozen=True)
-class Counts:
-    """Of ``runs`` runs, in how many something was so."""
-
-    hits: int
-    runs: int
-
-    def __str__(self) -> str:
-        if not self.runs:
-            return "–"
-        return f"{self.hits} of {self.runs}"
-
-    @property
-    def interval(self) -> str:
-        """The 95% interval of the share, in percent."""
-        bounds = binomtest(self.hits, self.runs).proportion_ci(method="wilson")
-        return f"{100 * bounds.low:.0f}–{100 * bounds.high:.0f}%"
-
-    @property
-    def percent(self) -> str:
-        return f"{100 * self.hits / self.runs:.0f}%"
 
 
 def page(seen: Sequence[Seen]) -> str:
@@ -57,20 +32,20 @@ def page(seen: Sequence[Seen]) -> str:
 
 def _summary(seen: Sequence[Seen]) -> Iterator[str]:
     clear = [one for one in seen if _is_clear(one)]
-    found = Counts(sum(one.found for one in clear), len(clear))
+    found = Counts.of([one.found for one in clear])
     dated = [one.away for one in clear if one.away is not None]
-    right = Counts(sum(away == 0 for away in dated), len(dated))
+    right = Counts.of([away == 0 for away in dated])
     healthy = [one for one in seen if _is_healthy(one)]
-    alarms = Counts(sum(bool(one.alarms) for one in healthy), len(healthy))
-    bounds = binomtest(alarms.hits, alarms.runs).proportion_ci(method="wilson")
+    alarms = Counts.of([one.alarms for one in healthy])
+    low, high = alarms.bounds
     yield "| | |"
     yield "|---|---|"
     yield f"| clear faults found | {found} ({found.percent}, {found.interval}) |"
     yield f"| onset within the interval in which the fault begins | {right} ({right.percent}) |"
     yield (
         f"| healthy runs with a warning | {alarms}: "
-        f"{1000 * alarms.hits / alarms.runs:.1f} in 1,000 "
-        f"({1000 * bounds.low:.1f}–{1000 * bounds.high:.1f}) |"
+        f"{1000 * alarms.share:.1f} in 1,000 "
+        f"({1000 * low:.1f}–{1000 * high:.1f}) |"
     )
     yield f"| checks with a family of runs | {len({f.check for f in FAMILIES})} |"
 
@@ -117,12 +92,12 @@ def _row(family: Family, seen: Sequence[Seen]) -> str:
     twins = [one for one in seen if one.strength == 0]
     if not clear:
         return ""
-    found = Counts(sum(one.found for one in clear), len(clear))
+    found = Counts.of([one.found for one in clear])
     away = [one.away for one in clear if one.away is not None]
-    right = Counts(sum(steps == 0 for steps in away), len(away))
+    right = Counts.of([steps == 0 for steps in away])
     wrong = [step for step in away if step]
     distance = f"{median(wrong):g}" if wrong else "–"
-    false = Counts(sum(one.found for one in twins), len(twins))
+    false = Counts.of([one.found for one in twins])
     cells = (
         f"`{family.check}`",
         family.name,
@@ -144,13 +119,8 @@ def _table_of_power(seen: Sequence[Seen]) -> Iterator[str]:
             continue
         cells = []
         for strength in family.strengths:
-            of_strength = [
-                one
-                for one in seen
-                if one.key == family.key and one.strength == strength
-            ]
-            if of_strength:
-                found = Counts(sum(one.found for one in of_strength), len(of_strength))
+            found = found_at(seen, family.key, strength)
+            if found.runs:
                 cells.append(f"{strength:g}: {found.percent}")
         yield f"| `{family.check}`, {family.name} ({family.unit}) | {', '.join(cells)} |"
 
@@ -169,10 +139,10 @@ def _table_of_alarms(seen: Sequence[Seen]) -> Iterator[str]:
     yield "|---|---|---|"
     for family in HEALTHY:
         runs = [one for one in healthy if one.key == family.key]
-        alarms = Counts(sum(bool(one.alarms) for one in runs), len(runs))
+        alarms = Counts.of([one.alarms for one in runs])
         if runs:
             yield f"| {family.name} | {alarms} | {alarms.interval} |"
     twins = [one for one in healthy if one.key in _FAMILIES]
     if twins:
-        alarms = Counts(sum(bool(one.alarms) for one in twins), len(twins))
+        alarms = Counts.of([one.alarms for one in twins])
         yield f"| twins of the faulty families | {alarms} | {alarms.interval} |"

@@ -9,7 +9,7 @@ from concurrent.futures import ProcessPoolExecutor
 from typing import NamedTuple
 
 from benchmarks.accuracy.families import BY_KEY, FAMILIES, HEALTHY
-from benchmarks.accuracy.family import AnyFamily, Family, random_of
+from benchmarks.accuracy.family import AnyFamily, Drawn, Family, random_of
 from rlreport.check import judge
 from rlreport.check.finding import Finding, Severity
 from rlreport.check.registry import BY_ID
@@ -104,20 +104,25 @@ def judge_one(family: AnyFamily, strength: float, seed: int) -> Seen:
         return Seen(family.key, strength, seed, found=False, away=None, alarms=alarms)
     drawn = family.draw(random, strength)
     run = Run(drawn.tables)
-    alarms = ()
-    if strength == 0 or family.verdict is not None:
-        judged = judge(run)
-        alarms = _alarms(judged)
-        of_check = [one for one in judged.findings if one.id == family.check]
-        finding = of_check[0] if of_check else None
-        is_found = finding is not None and finding.severity in family.severities
-        if family.verdict is not None:
-            is_found = family.verdict(judged)
-    else:
+    if strength and family.verdict is None:
         finding = BY_ID[family.check].run(run).finding
-        is_found = finding is not None and finding.severity in family.severities
+        return _seen(family, strength, seed, drawn, finding)
+    judged = judge(run)
+    of_check = [one for one in judged.findings if one.id == family.check]
+    finding = of_check[0] if of_check else None
+    seen = _seen(family, strength, seed, drawn, finding)
+    if family.verdict is not None:
+        seen = seen._replace(found=family.verdict(judged))
+    return seen._replace(alarms=_alarms(judged))
+
+
+def _seen(
+    family: Family, strength: float, seed: int, drawn: Drawn, finding: Finding | None
+) -> Seen:
+    """Return what the finding of the family's check tells of a run, without alarms of others."""
+    is_found = finding is not None and finding.severity in family.severities
     away = _distance(finding, drawn.onset) if is_found else None
-    return Seen(family.key, strength, seed, is_found, away, alarms)
+    return Seen(family.key, strength, seed, is_found, away, alarms=())
 
 
 def _alarms(judged: Judged[Finding]) -> tuple[str, ...]:

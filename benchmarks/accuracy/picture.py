@@ -8,8 +8,8 @@ from typing import Any
 import altair as alt
 import pandas as pd
 import vl_convert
-from scipy.stats import binomtest
 
+from benchmarks.accuracy.counts import found_at
 from benchmarks.accuracy.families import FAMILIES
 from benchmarks.accuracy.measure import POWER, Seen
 
@@ -49,19 +49,14 @@ def _points(seen: Sequence[Seen]) -> Iterator[dict[str, Any]]:
         if family.check not in POWER:
             continue
         for strength in (0.0, *family.strengths):
-            found = [
-                one.found
-                for one in seen
-                if one.key == family.key and one.strength == strength
-            ]
-            if found:
-                test = binomtest(sum(found), len(found))
-                bounds = test.proportion_ci(method="wilson")
+            found = found_at(seen, family.key, strength)
+            if found.runs:
+                low, high = found.bounds
                 yield {
                     "name": f"{family.check}: {family.name}",
                     "unit": family.unit,
                     "strength": strength,
-                    "found": sum(found) / len(found),
-                    "low": bounds.low,
-                    "high": bounds.high,
+                    "found": found.share,
+                    "low": low,
+                    "high": high,
                 }
