@@ -283,6 +283,7 @@ NOT_IN_NULL_RUNS = (
     "reward_part_dominance",
     "advantage_mismatch",
     "advantage_outlier",
+    "advantage_baseline",
     "uneven_groups",
     "dropped_groups",
     "sharpening",

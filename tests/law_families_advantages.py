@@ -307,6 +307,18 @@ def _uneven(random: Random, shape: Shape, strength: float) -> Tables:
     return logged(groups, grpo(groups), kept)
 
 
+def _without_groups(random: Random, shape: Shape, strength: float) -> Tables:
+    """Return a log whose groups are not recognised in a share of its steps.
+
+    The baseline is none, or the mean of the step. Correct logs have the mean of the group.
+    """
+    groups = Groups(random, shape)
+    of_group = dr_grpo(groups)
+    without = reinforce_plus(groups) if random.random() < 0.5 else groups.reward
+    is_faulty = (groups.step - 1) < strength * shape.steps
+    return logged(groups, np.where(is_faulty, without, of_group))
+
+
 def _repeating(random: Random, shape: Shape, strength: float) -> Tables:
     """Return a log whose last steps, so many, have the prompts of the first ones in order.
 
@@ -374,6 +386,14 @@ CASES = (
     Case("advantage_outlier", "times the median", (500, 2000, 1e5), _outlier),
     Case(
         "uneven_groups", "share of groups", (0.02, 0.1, 0.3), _uneven, (Severity.INFO,)
+    ),
+    Case(
+        "advantage_baseline",
+        STEPS,
+        (0.3, 1.0),
+        _without_groups,
+        (Severity.INFO,),
+        name="responses to a prompt are not recognised as a group",
     ),
     Case("order_repeated", "steps", (3, 5, 20), _repeating, (Severity.INFO,)),
 )

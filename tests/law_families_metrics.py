@@ -165,9 +165,23 @@ def tools(random: Random, shape: Shape, strength: float) -> Tables:
     return replace(made, tools=counts)
 
 
+def drops(random: Random, shape: Shape, strength: float) -> Tables:
+    """A reward that loses a share at equal distances; correct: as often, in random steps."""
+    steps = max(shape.steps, 40)
+    reward = learning(random, steps)
+    distance = int(random.integers(4, max(5, steps // 5)))
+    first = int(random.integers(distance))
+    places = np.arange(first, steps, distance)
+    if not strength:
+        places = random.choice(steps, len(places), replace=False)
+    reward[places] *= 1 - (strength or 0.9)
+    return metrics_log(steps, reward=reward)
+
+
 CASES = (
     Case("clip_share_contradicts", "share counted", (0.6, 0.9), clip_share, ANY),
     Case("no_updates", "share of steps", (0.5, 1.0), no_gradient),
+    Case("recurring_drops", "share of the reward", (0.5, 0.95), drops),
     Case("constant_reward", "part of the run", (0.25, 0.5), constant),
     Case("tiny_responses", "share of steps", (0.8, 1.0), tiny),
     Case("impossible_values", "share of steps", (0.2, 0.5), impossible, ANY),

@@ -70,6 +70,11 @@ PAIRS: list[tuple[str, Any, bool]] = [
     ("It is a heroine", "heron", False),
     ("<answer>tawny owl</answer>", "Tawny Owl", True),
     ("Answer: \\text{Paris}", "paris", True),
+    ("<answer>Paris, Île-de-France, France</answer>", "Paris", True),
+    ("<answer>Rome or Paris</answer>", "Paris", True),  # which may be said of one
+    ("<answer>Rome or Paris or Bonn</answer>", "Paris", False),
+    ("<answer>罗马或巴黎或波恩</answer>", "巴黎", False),
+    ("<answer>Rome, Paris, Bonn, Oslo, and Bern</answer>", "Paris", False),
     ("The answer is (B) Paris", "B", True),
     ("The answer is B because A is wrong", "(B)", True),
     ("The answer is B because A is wrong", "A", False),

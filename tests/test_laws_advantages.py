@@ -13,12 +13,16 @@ from tests.law_families_advantages import (
     ESTIMATORS,
     VARIANTS,
     Groups,
+    dr_grpo,
     grpo,
     logged,
     of_estimator,
     over_other_groups,
     raw,
+    reinforce_plus,
+    remax,
     reshaped,
+    rloo,
 )
 from tests.tables_builder import STEP, find, make_tables, run, severity, tables, title
 
@@ -36,6 +40,37 @@ def test_no_estimator_of_the_literature_is_called_wrong(estimator, variant) -> N
     made = of_estimator(random, random_shape(random), estimator, variant)
     for check in ("advantage_mismatch", "advantage_outlier"):
         assert BY_ID[check].run(Run(made)).finding is None
+
+
+BASELINES = [
+    (grpo, None),
+    (dr_grpo, None),
+    (rloo, None),
+    (raw, "none"),
+    (reinforce_plus, "step"),
+    (remax, "other"),
+]
+
+
+@pytest.mark.parametrize(("estimator", "kind"), BASELINES)
+def test_a_baseline_other_than_that_of_the_group_is_noted(estimator, kind) -> None:
+    groups = of_groups()
+    made = logged(groups, estimator(groups))
+    found = run("advantage_baseline", made).finding
+    assert (found and found.facts["kind"]) == kind
+    if found is not None:
+        assert found.severity is Severity.INFO
+        assert "8 responses" in title(found)
+
+
+def test_equal_prompts_do_not_tell_a_baseline_of_the_step_from_one_of_the_group() -> (
+    None
+):
+    groups = of_groups()
+    # In each group half of the responses are right.
+    groups.reward = np.tile([0.0, 1.0], SHAPE.rows // 2)
+    made = logged(groups, reinforce_plus(groups))
+    assert run("advantage_baseline", made).finding is None
 
 
 def test_groups_of_neighbouring_rows_are_named() -> None:

@@ -391,3 +391,108 @@ def test_calls_that_are_no_longer_unparsed_are_no_tool_that_is_disused() -> None
     names = made.tools["tool"].replace("search", "")
     unparsed = replace(made, tools=made.tools.assign(tool=names))
     assert check.run(Run(unparsed)).finding is None
+
+
+def dropping(steps: list[int], *, to: float = 0.0, **metrics: Any) -> Tables:
+    """A reward that drops in these steps, counted from 1."""
+    reward = REWARD.copy()
+    reward[np.array(steps) - 1] = to
+    return metrics_log(STEPS, reward=reward, **metrics)
+
+
+@pytest.mark.parametrize(
+    ("steps", "expected"),
+    [
+        ([4, 14, 24, 34], "warning"),
+        ([8, 16, 24, 32, 40], "warning"),
+        ([4, 14, 25, 34], None),  # at unequal distances
+        ([4, 14, 24], None),  # the drop of step 34 is missing, and three may be chance
+        ([1, 3, 5, 7, 9, 11, 13], None),  # two kinds of batches take turns
+    ],
+)
+def test_drops_recur_at_equal_distances(steps: list[int], expected: str | None) -> None:
+    assert severity("recurring_drops", dropping(steps)) == expected
+
+
+def test_three_drops_after_validations_are_enough() -> None:
+    score = np.full(STEPS, np.nan)
+    score[[9, 19, 29, 39]] = [0.3, 0.4, 0.5, 0.6]
+    finding = found("recurring_drops", dropping([11, 21, 31], **{"eval/score": score}))
+    assert finding is not None and finding.facts["kind"] == "validation"
+    assert finding.facts["distance"] == 10
+    assert finding.steps == (11, 21, 31)
+
+
+def test_drops_to_a_part_of_the_reward_are_a_note() -> None:
+    tables = dropping([4, 14, 24, 34], to=0.15)
+    assert severity("recurring_drops", tables) == "info"
+
+
+def padded(**metrics: Any) -> Tables:
+    lengths = 300 + 100 * np.sin(np.arange(STEPS))
+    return log(
+        reward_std=0.4,
+        completions__mean_length=lengths,
+        completions__max_length=lengths,
+        **metrics,
+    )
+
+
+def test_a_mean_length_that_is_the_largest_one_counts_padding() -> None:
+    finding = found("impossible_values", padded())
+    assert finding is not None and finding.facts["kind"] == "length"
+
+
+def test_a_length_is_no_sign_of_padding_where_responses_may_be_the_same() -> None:
+    made = padded()
+    alike = made.metrics.assign(reward_std=0.0)
+    assert found("impossible_values", replace(made, metrics=alike)) is None
+    fixed = {"completions/mean_length": 5.0, "completions/max_length": 5.0}
+    answers = made.metrics.assign(**fixed)
+    assert found("impossible_values", replace(made, metrics=answers)) is None
+
+
+def test_an_accuracy_below_0_is_noted() -> None:
+    score = np.linspace(-0.3, 0.4, STEPS)
+    finding = found("impossible_values", log(**{"val-core/gsm8k/acc/mean@1": score}))
+    assert finding is not None and finding.facts["kind"] == "right"
+    assert finding.facts["value"] == pytest.approx(-0.3)
+
+
+def parts_of(accuracy: object) -> Tables:
+    return log(
+        rewards__accuracy_reward__mean=accuracy,
+        rewards__format_reward__mean=REWARD - 0.1,
+    )
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "kind"),
+    [(0.0, "one"), (0.5, "same"), (1.0, None), (0.5 + NOISE, None)],
+)
+def test_a_part_that_tells_right_answers_and_never_changes_is_noted(
+    accuracy: object, kind: str | None
+) -> None:
+    finding = found("part_stays_zero", parts_of(accuracy))
+    assert (finding and finding.facts["kind"]) == kind
+
+
+def test_a_part_that_stays_0_is_noted_though_no_other_part_is_logged() -> None:
+    tables = log(rewards__accuracy_reward__mean=0.0)
+    finding = found("part_stays_zero", tables)
+    assert finding is not None and finding.facts["kind"] == "one"
+
+
+@pytest.mark.parametrize(("gain", "expected"), [(0.0, "info"), (0.3, None)])
+def test_a_sampler_that_stays_behind_is_noted(
+    gain: float, expected: str | None
+) -> None:
+    # The trainer moves away from what it samples from, which stays the same.
+    distance = 0.001 + 0.03 * TIME + 0.001 * np.abs(NOISE) / 0.02
+    tables = metrics_log(
+        STEPS,
+        reward=0.5 + gain * TIME + NOISE,
+        response_length__mean=300 + 200 * NOISE,
+        rollout_corr__k3_kl=distance,
+    )
+    assert severity("stuck_rollouts", tables) == expected

@@ -61,9 +61,7 @@ class Batch:
     @property
     def size(self) -> float:
         """The RMS of the advantages; 0 without any."""
-        if not len(self.advantage):
-            return 0.0
-        return math.sqrt(float((self.advantage**2).mean()))
+        return rms(self.advantage)
 
     @property
     def has_signal(self) -> Bools:
@@ -198,13 +196,36 @@ def fits_neighbours(batch: Batch, neighbours: Ints) -> bool:
 
 def _formulas(batch: Batch) -> Iterator[Floats]:
     """Yield what usual estimators give for each response, but for a constant factor."""
-    yield batch.reward
     yield from _of_groups(batch)
+    for _, formula in without_groups(batch):
+        yield formula
+    yield _divided(_centred(batch), _stds(batch.step, batch.reward)[batch.step])
+
+
+def without_groups(batch: Batch) -> Iterator[tuple[str, Floats]]:
+    """Yield what estimators give that know no groups, with the name of their baseline."""
+    yield "none", batch.reward
     of_step = batch.reward - _means(batch.step, batch.reward)[batch.step]
-    std = _stds(batch.step, batch.reward)[batch.step]
-    yield of_step
-    yield _divided(of_step, std)
-    yield _divided(_centred(batch), std)
+    yield "step", of_step
+    yield "step", _divided(of_step, _stds(batch.step, batch.reward)[batch.step])
+
+
+def tells_baselines(batch: Batch) -> bool:
+    """Return whether rewards tell a baseline of groups from that of steps, or from none.
+
+    They do if the mean rewards of groups differ within steps, and rewards differ within groups.
+    """
+    of_groups = _means(batch.group, batch.reward)[batch.group]
+    of_step = _means(batch.step, batch.reward)[batch.step]
+    size = rms(batch.reward)
+    between = float(np.abs(of_groups - of_step).mean())
+    within = float(np.abs(batch.reward - of_groups).mean())
+    return min(between, within) > APART * size
+
+
+def rms(values: Floats) -> float:
+    """Return the RMS of values, 0 without any."""
+    return math.sqrt(float((values**2).mean())) if len(values) else 0.0
 
 
 def _of_groups(batch: Batch) -> Iterator[Floats]:

@@ -73,6 +73,7 @@ CHECKS: tuple[Check, ...] = (
     policy.ratio_drift,
     metrics.tiny_responses,
     metrics.no_updates,
+    batches.recurring_drops,
     reference.reference_is_policy,
     reference.reference_is_other,
     sampler.negative_kl,
@@ -122,6 +123,7 @@ CHECKS: tuple[Check, ...] = (
     metrics.impossible_values,
     metrics.stuck_rollouts,
     log.repeated_steps,
+    advantages.advantage_baseline,
     batches.uneven_groups,
     batches.order_repeated,
 )

@@ -109,7 +109,7 @@ ROLES: dict[str, tuple[str, ...]] = {
     ),
     # k3 of sampler and trainer; "lagged" if the sampler's weights may also be older
     "mismatch_k3": (r"mismatch_k3",),
-    "mismatch_lagged": (r"mismatch_kl",),
+    "mismatch_lagged": (rf"mismatch_kl{_MEAN}",),
     "mismatch_prob": (r"mismatch_prob",),
     "mismatch_ratio": (r"mismatch_ratio",),  # mean exp|log-probability difference|
     "ess": (r"(?:ess|eff(?:ective)?_sample_size)(?:_ratio)?",),

@@ -110,6 +110,18 @@ _MOST_PHRASES = 8
 _START = re.compile(r"(?:[\s:：=*_`#$]|\\[\[(])*")
 _START_IN_LINE = re.compile(r"(?:[^\S\n]|[:：=*_`#$]|\\[\[(])*")
 _SENTENCE_END = re.compile(r"\n|[!?。！？]|\.(?=\s|$)")
+
+
+class _Split(NamedTuple):
+    """What stands between alternatives, and how many items are more than one answer."""
+
+    pattern: re.Pattern[str]
+    least: int
+
+
+_BETWEEN_ALTERNATIVES = _Split(re.compile(r",? or |/|或者?|\|"), 3)
+# A place or a name may have some commas: "Paris, Île-de-France, France"
+_BETWEEN_ITEMS = _Split(re.compile(r",? (?:or|and) |[,;、，；/|]|或者?|和"), 5)
 # Scripts that write words without blanks between them: kana, Han, Hangul, Thai
 _UNSPACED = "\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
 
@@ -299,7 +311,7 @@ def is_hit(answer: Answer, label: Label) -> bool:
     """Return whether an answer is its label.
 
     It is if both are equal, if the last number of the answer is the label, or if the words of the
-    label stand in the answer.
+    label stand in the answer, but not as one of several that it offers.
     """
     if label.needs_mark and not answer.is_explicit:
         return False
@@ -316,7 +328,7 @@ def is_hit(answer: Answer, label: Label) -> bool:
     if label.text in _COMMON_WORDS:
         # "No, as yes would mean …" is a no.
         return text.startswith(label.text) and _has_words(label.text, text)
-    return _has_words(label.text, text)
+    return _has_words(label.text, text) and not _is_one_of_several(label.text, text)
 
 
 def normalize(text: str) -> str:
@@ -549,3 +561,12 @@ def _pattern(words: str) -> re.Pattern[str]:
 
 def _has_words(words: str, text: str) -> bool:
     return _pattern(words).search(text) is not None
+
+
+def _is_one_of_several(label: str, answer: str) -> bool:
+    """Return whether an answer offers several alternatives, of which the label is one."""
+    for split in (_BETWEEN_ALTERNATIVES, _BETWEEN_ITEMS):
+        items = [item.strip(_LEADING) for item in split.pattern.split(answer)]
+        if len(items) >= split.least and label in items:
+            return True
+    return False

@@ -488,3 +488,77 @@ def _are_rewards_far(run: Run) -> Bools:
     group = run.responses["group"].to_numpy()
     farthest = pd.Series(distance).groupby(group).transform("max")
     return np.asarray(farthest > FAR * typical(distance), bool)
+
+
+class _AdvantageBaseline(Limits):
+    fitted = Limit(
+        0.98,
+        LimitKind.SHARE,
+        "of advantages",
+        "share given by the reward alone, or by the reward less the mean of its step",
+        translatable("rLLM#776, slime#1414: groups were not recognised"),
+    )
+    groups = Limit(
+        20, LimitKind.COUNT, "groups", "least number of groups with a signal"
+    )
+    offset = Limit(
+        0.25,
+        LimitKind.SHARE,
+        "of their size",
+        "mean advantage of complete groups (RMS), if no usual formula gives them",
+        translatable("PipelineRL#54: the mean was that of the first response alone"),
+    )
+
+
+@Check(
+    name="no baseline of the group",
+    rank=Rank.NOTE,
+    needs=(REWARD, ADVANTAGES),
+    charts=("advantages",),
+    limits=_AdvantageBaseline,
+    title={
+        "none": "Advantages are the rewards themselves, without a baseline, although prompts have "
+        "{size} responses each.",
+        "step": "Advantages are rewards less the mean of their step, not of the {size} responses "
+        "to their prompt.",
+        "other": "The mean advantage of a group is {offset:percent} of their size, not 0: the "
+        "baseline is not the mean reward of the {size} responses to a prompt.",
+    },
+    statement={
+        "none": "advantages have no baseline",
+        "step": "the baseline is the mean of the step, not of the prompt",
+        "other": "the baseline is not the mean of the prompt's rewards",
+    },
+    why="REINFORCE, REINFORCE++ and ReMax do so. In GRPO it means that responses to one prompt "
+    "were not recognised as a group: easy prompts are then reinforced whatever is answered.",
+    suggestion="If groups are meant, see that all responses to a prompt get the same group id.",
+    needs_also=ONE_EACH,
+)
+def advantage_baseline(check: Check, run: Run) -> Result:
+    """Note that advantages have another baseline than the mean reward of their prompt."""
+    if not _is_judged(run):
+        return check.not_run(check.needs_also)
+    limits = _AdvantageBaseline
+    advantages = _advantages(run)
+    batch = _batch(run, advantages, np.ones(len(run.responses), bool))
+    count = run.limits.test(limits.groups, ">=", int(batch.trained.sum()))
+    if not count.met or not estimators.tells_baselines(batch):
+        return Result(tested=(count,))
+    tested = [count]
+    for kind, formula in estimators.without_groups(batch):
+        fitted = run.limits.test(limits.fitted, ">=", estimators.fit(batch, formula))
+        tested.append(fitted)
+        if fitted.met:
+            facts: Facts = {"kind": kind, "size": _group_size(run)}
+            return check.found(
+                run, Severity.INFO, [count, fitted], facts, onset=run.from_start()
+            )
+    found = estimators.misfit(batch, advantages.complete)
+    offset = run.limits.test(limits.offset, ">", found.offset)
+    is_usual = found.fitted >= estimators.FITTED
+    if not offset.met or is_usual or _have_other_terms(run, advantages):
+        return Result(tested=(*tested, offset))
+    facts = {"kind": "other", "size": _group_size(run), "offset": found.offset}
+    return check.found(
+        run, Severity.INFO, [count, offset], facts, onset=run.from_start()
+    )

@@ -1,21 +1,24 @@
-"""Checks of how a step's batch is made up: sizes of groups, and the order of prompts."""
+"""Checks of batches: sizes of groups, the order of prompts, and steps that recur."""
 
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from rlreport.check.check import Check, Need
+from rlreport.check import quantities
+from rlreport.check.check import ANY_REWARD, Check, Need
 from rlreport.check.evidence import Ranking
 from rlreport.check.finding import Rank, Result, Severity
 from rlreport.check.laws import NOT_OBSERVED, Figure, figures_by_block
 from rlreport.check.limits import Limit, LimitKind, Limits
 from rlreport.check.means import mean
 from rlreport.check.run import Run
+from rlreport.check.series import Series
 from rlreport.check.windows import Window
-from rlreport.figures.ragged import Ints
+from rlreport.figures.ragged import Floats, Ints
 from rlreport.summarise.steps import most_common
 from rlreport.text.messages import translatable
 
@@ -185,3 +188,152 @@ def _lags(run: Run) -> Ints:
             lags[index] = index - seen[order]
         seen[order] = index
     return lags
+
+
+class _RecurringDrops(Limits):
+    lost = Limit(
+        0.8,
+        LimitKind.SHARE,
+        "of the reward",
+        "what the median drop loses of the level around it, above the lowest reward (warning)",
+        translatable("NeMo-RL#1443: the step after each validation samples nonsense"),
+    )
+    least = Limit(
+        0.3, LimitKind.SHARE, "of the reward", "the same, of the smallest drop"
+    )
+    times = Limit(4, LimitKind.COUNT, "drops", "least number of drops")
+    validated = Limit(
+        3, LimitKind.COUNT, "drops", "the same, of drops that follow validations"
+    )
+    sigmas = Limit(
+        6.0, LimitKind.RATIO, "times", "drop over the usual scatter of neighbours"
+    )
+    kept = Limit(
+        0.8,
+        LimitKind.SHARE,
+        "of steps",
+        "share of the steps at that distance which have a drop, and of drops at that distance",
+    )
+
+
+class _Drops(NamedTuple):
+    """Steps whose reward is far below that of the steps around them."""
+
+    places: Ints  # index in the series, ascending, int64 (drops,)
+    levels: Floats  # median of the steps around each, float64 (drops,)
+    lost: Floats  # part of that level above the lowest reward that is lost, (drops,)
+
+
+# The level around a step is the median of so many steps before and after it
+_AROUND = 4
+# A distance of two steps is that of two kinds of batches that take turns
+_LEAST_DISTANCE = 3
+
+
+@Check(
+    name="drops at equal distances",
+    rank=Rank.CAUSE,
+    needs=(ANY_REWARD,),
+    charts=("reward",),
+    limits=_RecurringDrops,
+    title={
+        "usual": "Once every {distance} steps the reward drops to {low:figure} ({level:figure} in "
+        "the steps around): steps {at}.",
+        "validation": "Once every {distance} steps, right after validation, the reward drops to "
+        "{low:figure} ({level:figure} in the steps around): steps {at}.",
+    },
+    statement={
+        "usual": "once every {distance} steps the reward drops to {low:short}",
+        "validation": "once every {distance} steps, after validation, the reward drops to "
+        "{low:short}",
+    },
+    why="What recurs like this is no chance: the sampler may be wrong after a validation or a "
+    "saved checkpoint, or such a batch has other data.",
+    suggestion="Read responses of such a step, and see what the trainer did right before it.",
+    of_reward=True,
+)
+def recurring_drops(check: Check, run: Run) -> Result:
+    """Find that the reward drops far in single steps at equal distances."""
+    limits = _RecurringDrops
+    reward = quantities.reward(run).without_gaps()
+    drops = _drops(run, reward)
+    steps = reward.steps[drops.places]
+    is_validated = _follow_validations(run, steps)
+    least = limits.validated if is_validated else limits.times
+    count = run.limits.test(least, ">=", len(steps))
+    distance = _distance(run, reward, steps) if count.met else None
+    if distance is None:
+        return Result(tested=(count,))
+    lost = run.limits.test(limits.lost, ">=", float(np.median(drops.lost)))
+    severity = Severity.WARNING if lost.met else Severity.INFO
+    is_there = np.isin(run.responses["step"].to_numpy(np.int64), steps)
+    rewards = run.column("reward")
+    among = np.where(is_there & np.isfinite(rewards), 1.0, 0.0)
+    return check.found(
+        run,
+        severity,
+        [count, lost],
+        {
+            "kind": "validation" if is_validated else "usual",
+            "distance": distance,
+            "low": float(np.median(reward.values[drops.places])),
+            "level": float(np.median(drops.levels)),
+            "at": tuple(steps[:_MOST_NAMED].tolist()),
+        },
+        Ranking(rewards, among, highest=False),
+        series=reward,
+        onset=int(steps[0]),
+        steps=steps.tolist(),
+    )
+
+
+# So many steps are named
+_MOST_NAMED = 4
+
+
+def _drops(run: Run, reward: Series) -> _Drops:
+    """Return the steps whose reward is far below the median of those around them."""
+    values = reward.values
+    if len(values) < 2:
+        return _Drops(np.empty(0, np.int64), np.empty(0), np.empty(0))
+    beyond_ends = np.full(_AROUND, np.nan)
+    padded = np.concatenate([beyond_ends, values, beyond_ends])
+    windows = np.lib.stride_tricks.sliding_window_view(padded, 2 * _AROUND + 1)
+    levels = np.nanmedian(np.delete(windows, _AROUND, axis=1), axis=1)
+    depth = levels - values
+    # Half of all steps are nearer to the level around them than this.
+    usual = float(np.median(np.abs(depth)))
+    room = levels - min(0.0, float(values.min()))
+    unknown = np.full(len(values), np.nan)
+    lost = np.divide(depth, room, out=unknown, where=room > 0)
+    limits = run.limits[_RecurringDrops]
+    is_drop = (depth > limits.sigmas * usual) & (lost >= limits.least)
+    places = np.flatnonzero(is_drop)
+    return _Drops(places, levels[places], lost[places])
+
+
+def _distance(run: Run, reward: Series, steps: Ints) -> int | None:
+    """Return the number of steps from each drop to the next one, None if they are not equal."""
+    least = run.limits[_RecurringDrops].kept
+    distance = int(np.median(np.diff(steps)))
+    if distance < _LEAST_DISTANCE * int(np.diff(reward.steps).min()):
+        return None
+    # Most drops are at that distance from each other, and most steps there are drops.
+    phases = steps % distance
+    phase = int(np.bincount(phases).argmax())
+    regular = steps[phases == phase]
+    is_due = (reward.steps >= regular[0]) & (reward.steps % distance == phase)
+    is_kept = len(regular) >= least * max(len(steps), int(is_due.sum()))
+    return distance if is_kept else None
+
+
+def _follow_validations(run: Run, steps: Ints) -> bool:
+    """Return whether these steps are the next ones after most validations."""
+    validation = quantities.validation(run)
+    if validation is None or not len(steps):
+        return False
+    places = np.searchsorted(run.steps, steps)
+    before = run.steps[np.maximum(places - 1, 0)]
+    follow = np.isin(before, validation.steps)
+    least = run.limits[_RecurringDrops].kept
+    return bool(follow.all()) and len(steps) >= least * (len(validation.steps) - 1)

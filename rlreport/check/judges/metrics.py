@@ -419,6 +419,13 @@ def tiny_responses(check: Check, run: Run) -> Result:
 
 class _ImpossibleValues(Limits):
     steps = Limit(1, LimitKind.COUNT, "steps", "steps with a share outside 0 to 1")
+    padded = Limit(
+        0.95,
+        LimitKind.SHARE,
+        "of steps",
+        "steps whose mean length is the largest one, although their rewards differ",
+        translatable("MemGen#33: end tokens used as padding were counted"),
+    )
 
 
 @Check(
@@ -430,43 +437,115 @@ class _ImpossibleValues(Limits):
         "1: it is not judged.",
         "percent": "{metric:quoted} is {value:figure} at step {at}, but a percentage lies between "
         "0 and 100: it is not judged.",
+        "right": "{metric:quoted} is {value:figure} at step {at}, but a share of right answers is "
+        "not below 0: it is read as a reward.",
+        "length": "{metric:quoted} is the largest length in {share:percent} of the steps, as if "
+        "all responses of a step were equally long: it counts padding.",
     },
     statement="{metric:quoted} has impossible values",
     why="Such a metric counts something else than its name says.",
     suggestion="Look at how it is computed, for instance at what the count is divided by.",
-    needs_also="metrics that are shares",
+    suggestions={
+        "length": "Look at how the end of responses is found: the loss may train on padding, too.",
+    },
+    needs_also="metrics that are shares, or the mean and the largest length",
 )
 def impossible_values(check: Check, run: Run) -> Result:
-    """Note that a known metric has values that a share cannot have."""
+    """Note that a known metric has values that it cannot have."""
+    judges = (_impossible_share, _negative_accuracy, _length_with_padding)
+    results = [judge(check, run) for judge in judges]
+    if all(result is None for result in results):
+        return check.not_run(check.needs_also)
+    found = [result for result in results if result is not None]
+    for result in found:
+        if result.finding is not None:
+            return result
+    return Result(tested=sum((result.tested for result in found), ()))
+
+
+def _impossible_share(check: Check, run: Run) -> Result | None:
+    """Note a share outside of 0 to 1; None without any shares."""
     metrics = run.tables.metrics
     shares = {role: run.roles[role] for role in quantities.SHARES if role in run.roles}
-    if not shares:
-        return check.not_run(check.needs_also)
     for role, name in shares.items():
         logged = metrics[name].to_numpy(np.float64)
         values = in_unit_of(role, name, logged)
-        wrong = np.flatnonzero(quantities.is_no_share(values))
+        wrong = quantities.is_no_share(values)
         # Of other loggers it is not known whether it is a share at all.
-        if not len(wrong) or not is_known_key(name):
-            continue
-        tested = run.limits.test(_ImpossibleValues.steps, ">=", len(wrong))
-        if not tested.met:
-            continue
-        steps = metrics["step"].to_numpy(np.int64)[wrong]
-        worst = wrong[np.argmax(np.abs(values[wrong] - 0.5))]
-        facts: Facts = {
-            "kind": "percent" if is_percentage(name) else "share",
-            "metric": name,
-            "value": float(logged[worst]),
-            "at": int(metrics["step"].iloc[worst]),
-        }
-        return check.found(run, Severity.INFO, [tested], facts, steps=steps.tolist())
-    return Result()
+        if wrong.any() and is_known_key(name):
+            kind = "percent" if is_percentage(name) else "share"
+            return _impossible(check, run, kind, name, wrong)
+    return Result() if shares else None
+
+
+def _negative_accuracy(check: Check, run: Run) -> Result | None:
+    """Note a share of right answers below 0; None without a validation of that name."""
+    name = run.roles.get("validation")
+    if name is None or not parts.tells_right(name):
+        return None
+    values = run.tables.metrics[name].to_numpy(np.float64)
+    wrong = values < -quantities.SHARE_ERROR
+    return _impossible(check, run, "right", name, wrong) if wrong.any() else Result()
+
+
+def _impossible(check: Check, run: Run, kind: str, name: str, wrong: Bools) -> Result:
+    """Note the steps at which a metric has an impossible value, and the worst of these values."""
+    metrics = run.tables.metrics
+    tested = run.limits.test(_ImpossibleValues.steps, ">=", int(wrong.sum()))
+    if not tested.met:
+        return Result(tested=(tested,))
+    logged = metrics[name].to_numpy(np.float64)
+    steps = metrics["step"].to_numpy(np.int64)
+    worst = int(np.argmax(np.where(wrong, np.abs(logged - 0.5), -1.0)))
+    facts: Facts = {
+        "kind": kind,
+        "metric": name,
+        "value": float(logged[worst]),
+        "at": int(steps[worst]),
+    }
+    return check.found(run, Severity.INFO, [tested], facts, steps=steps[wrong].tolist())
+
+
+def _length_with_padding(check: Check, run: Run) -> Result | None:
+    """Note that the mean length is the largest one; None without both, and the rewards' spread.
+
+    Responses that earn different rewards differ, so they hardly have the same length at each
+    step. They have if all are cut off at one limit, or if answers have a fixed length.
+    """
+    common = _common(
+        quantities.series_of(run, "length"),
+        quantities.series_of(run, "length_max"),
+        quantities.series_of(run, "reward_std"),
+    )
+    if common is None:
+        return None
+    length, longest, spread = common.values
+    differs = spread > SPREAD
+    if np.count_nonzero(differs) < MIN_STEPS or np.ptp(longest[differs]) == 0:
+        return Result()
+    is_equal = length[differs] >= longest[differs] * (1 - NO_SPREAD)
+    tested = run.limits.test(_ImpossibleValues.padded, ">=", float(is_equal.mean()))
+    if not tested.met:
+        return Result(tested=(tested,))
+    facts: Facts = {
+        "kind": "length",
+        "metric": run.roles["length"],
+        "share": float(is_equal.mean()),
+    }
+    steps = common.steps[differs][is_equal]
+    return check.found(run, Severity.INFO, [tested], facts, steps=steps.tolist())
 
 
 class _StuckRollouts(Limits):
     kl = Limit(
         0.1, LimitKind.VALUE, "nats per token", "rise of the KL per token (note)"
+    )
+    mismatch = Limit(
+        0.01,
+        LimitKind.VALUE,
+        "nats per token",
+        "rise of the k3 of sampler and trainer (note)",
+        translatable("verl#7495: the adapter never reached the sampler"),
     )
     z = Limit(
         2.0,
@@ -486,11 +565,15 @@ class _StuckRollouts(Limits):
 @Check(
     name="rollouts do not change",
     rank=Rank.NOTE,
-    needs=(ANY_REWARD, LENGTH, Need("KL per token", (), ("kl_token",))),
-    charts=("kl", "reward", "length"),
+    needs=(ANY_REWARD, LENGTH, Need("KL per token", (), ("kl_token", "mismatch_k3"))),
+    charts=("kl", "mismatch", "reward", "length"),
     limits=_StuckRollouts,
-    title="The KL rose from {start:figure} to {end:figure} nats per token, but neither reward nor "
-    "length changed.",
+    title={
+        "kl": "The KL rose from {start:figure} to {end:figure} nats per token, but neither reward "
+        "nor length changed.",
+        "mismatch": "Sampler and trainer drift apart (k3 from {start:figure} to {end:figure} nats "
+        "per token), but neither reward nor length changed.",
+    },
     statement="the policy changes, but the rollouts do not",
     why="If the sampler keeps old weights, the policy is trained on what another policy wrote.",
     suggestion="Check that the sampler gets the updated weights after each step.",
@@ -498,34 +581,49 @@ class _StuckRollouts(Limits):
     trend=True,
 )
 def stuck_rollouts(check: Check, run: Run) -> Result:
-    """Note that the policy moved away from its reference without a change in its rollouts."""
+    """Note that the policy moved away from where it was without a change in its rollouts."""
     limits = _StuckRollouts
-    kl = quantities.series_of(run, "kl_token")
-    others = [quantities.courses(run).get(name) for name in ("reward", "length")]
-    least = run.limits.value(limits.steps)
-    if kl is None or kl.curve is None or len(kl.steps) < least:
-        return Result()
-    rise = kl.curve.last.value - kl.curve.first.value
-    tested = [run.limits.test(limits.kl, ">", rise)]
-    for course in others:
+    unchanged = _unchanged(run)
+    tested: list[Tested] = []
+    for role, limit in (("kl_token", limits.kl), ("mismatch_k3", limits.mismatch)):
+        series = quantities.series_of(run, role, least=run.limits.value(limits.steps))
+        if series is None or series.curve is None:
+            continue
+        curve = series.curve
+        rise = run.limits.test(limit, ">", curve.last.value - curve.first.value)
+        tested.append(rise)
+        if unchanged and curve.rose and rise.met:
+            facts: Facts = {
+                "kind": limit.key,
+                "start": curve.first.value,
+                "end": curve.last.value,
+            }
+            return check.found(
+                run,
+                Severity.INFO,
+                [rise],
+                facts,
+                series=series,
+                onset=run.onset(series),
+            )
+    return Result(tested=tuple(tested))
+
+
+def _unchanged(run: Run) -> bool:
+    """Return whether neither reward nor length changed, as far as their courses can tell."""
+    limits = _StuckRollouts
+    for name in ("reward", "length"):
+        course = quantities.courses(run).get(name)
         if course is None or not _can_tell(course):
-            return Result(tested=(tested[0],))
+            return False
         first = course.first.value
         change = abs(course.last.value - first)
         largest = max(abs(first), abs(course.last.value))
-        tested.append(run.limits.test(limits.change, "<", change, of=largest))
-        z = abs(course.curve.changed or 0.0)
-        tested.append(run.limits.test(limits.z, "<", z))
-    if not kl.curve.rose or not all(one.met for one in tested):
-        return Result(tested=(tested[0],))
-    return check.found(
-        run,
-        Severity.INFO,
-        tested[:1],
-        {"start": kl.curve.first.value, "end": kl.curve.last.value},
-        series=kl,
-        onset=run.onset(kl),
-    )
+        if not run.limits.test(limits.change, "<", change, of=largest).met:
+            return False
+        if not run.limits.test(limits.z, "<", abs(course.curve.changed or 0.0)).met:
+            return False
+    return True
 
 
 def _can_tell(course: Course) -> bool:

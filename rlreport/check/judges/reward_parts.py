@@ -10,7 +10,7 @@ from rlreport.check import means, parts, quantities
 from rlreport.check.check import ANY_REWARD, Check
 from rlreport.check.events import Event
 from rlreport.check.evidence import Ranking, nearer
-from rlreport.check.finding import Facts, LogText, Onset, Rank, Result, Severity
+from rlreport.check.finding import Fact, Facts, LogText, Onset, Rank, Result, Severity
 from rlreport.check.gain import VALIDATION, Gain, GainPart, UnearnedGain, gain_by_parts
 from rlreport.check.limits import Limit, LimitKind, Limits
 from rlreport.check.run import Run, event_onset, onset_of
@@ -290,6 +290,8 @@ class _PartStaysZero(Limits):
     title={
         "one": "{parts:quoted}, a part of the reward, is 0 in all {steps:count} steps.",
         "more": "{parts:quoted}, parts of the reward, are 0 in all {steps:count} steps.",
+        "same": "{parts:quoted}, a part of the reward, is {value:figure} in all {steps:count} "
+        "steps: it does not depend on the answers.",
     },
     why="A part that no response earns teaches nothing; its parser may not match any answer.",
     suggestion="Grade a response that should earn it by hand, or leave this part out.",
@@ -297,25 +299,45 @@ class _PartStaysZero(Limits):
     of_reward=True,
 )
 def part_stays_zero(check: Check, run: Run) -> Result:
-    """Note the parts that are 0 in every step, while another one is not."""
+    """Note the parts that are 0 in every step, or that tell right answers and never change."""
     series = quantities.reward_parts(run)
+    if not series:
+        return check.not_run(check.needs_also)
+    if not np.nan_to_num(quantities.reward(run).values).any():
+        return Result()  # without any reward, other checks tell
     never = [
         name
         for name, part in series.items()
         if parts.is_component(name) and not np.nan_to_num(part.values).any()
     ]
-    if not series:
-        return check.not_run(check.needs_also)
-    if not never or len(never) == len(series):
-        return Result()  # without any reward, other checks tell
-    counts = [np.count_nonzero(np.isfinite(series[name].values)) for name in never]
+    same = [name for name in series if _is_same_grade(run, name, series[name])]
+    told = same[:1] or never
+    if not told:
+        return Result()
+    counts = [np.count_nonzero(np.isfinite(series[name].values)) for name in told]
     count = int(min(counts))
     tested = run.limits.test(_PartStaysZero.steps, ">=", count)
     if not tested.met:
         return Result(tested=(tested,))
-    facts: Facts = {
-        "kind": "one" if len(never) == 1 else "more",
-        "parts": tuple(map(LogText, never)),
-        "steps": count,
-    }
+    facts: dict[str, Fact] = {"parts": tuple(map(LogText, told)), "steps": count}
+    if same:
+        facts["kind"] = "same"
+        facts["value"] = float(np.nanmax(series[told[0]].values))
+    else:
+        facts["kind"] = "one" if len(never) == 1 else "more"
     return check.found(run, Severity.INFO, [tested], facts, onset=run.from_start())
+
+
+def _is_same_grade(run: Run, name: str, part: Series) -> bool:
+    """Return whether a part tells how many answers are right, and is partly earned by each.
+
+    A grader that cannot read an answer may return a default, such as 0.5. Where all answers are
+    right, the part is 1.
+    """
+    values = part.values[np.isfinite(part.values)]
+    if not parts.tells_right(name) or not len(values) or np.ptp(values) > 0:
+        return False
+    of_rows = parts.of_rollouts(run).get(name)
+    if of_rows is not None and np.nanmax(of_rows) > np.nanmin(of_rows):
+        return False
+    return 0 < float(values[0]) < 1
