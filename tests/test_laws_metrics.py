@@ -496,3 +496,31 @@ def test_a_sampler_that_stays_behind_is_noted(
         rollout_corr__k3_kl=distance,
     )
     assert severity("stuck_rollouts", tables) == expected
+
+
+@pytest.mark.parametrize(("end", "kind"), [(-70.0, "never"), (0.2, None)])
+def test_a_critic_that_never_follows_the_returns_is_noted(
+    end: float, kind: str | None
+) -> None:
+    explained = np.linspace(-70.0, end, STEPS) + NOISE
+    finding = found("value_divergence", log(critic__vf_explained_var=explained))
+    assert (finding and finding.facts["kind"]) == kind
+
+
+def test_a_loss_of_the_critic_that_is_always_nan_is_told() -> None:
+    made = log(actor__grad_norm=0.3)
+    steps = tuple(range(1, STEPS + 1))
+    broken = replace(made, metrics_broken={"critic/vf_loss": steps})
+    finding = found("nan_metrics", broken)
+    assert finding is not None and finding.severity.value == "warning"
+    # Without a reference there is no KL, which may be logged as NaN.
+    broken = replace(made, metrics_broken={"actor/kl_loss": steps})
+    assert found("nan_metrics", broken) is None
+
+
+@pytest.mark.parametrize(
+    "name", ["policy_staleness/mean", "version_lag/avg", "sample_staleness/mean"]
+)
+def test_names_of_staleness(name: str) -> None:
+    lag = np.where(TIME < 0.4, 1.0, 20.0) + NOISE
+    assert severity("stale_rollouts", log(**{name: lag})) == "warning"

@@ -87,6 +87,7 @@ _FORMATS: tuple[Callable[[], BaseFormat], ...] = (
     InspectAI,
     ATIF,
     renamed.Distillation,
+    renamed.Conversations,
     renamed.Plain,
 )
 

@@ -19,6 +19,7 @@ from rlreport.formats.token_names import after_prompt
 from rlreport.system import coerce
 from rlreport.text.chat import (
     conversation_fields,
+    has_answer,
     is_messages,
     prompt_and_response_fields,
     prompt_fields,
@@ -89,6 +90,26 @@ class Plain(BaseFormat):
         if row.get("ref_response") is not None:
             row["ref_response"] = prompt_fields(row["ref_response"])["prompt"]
         yield row
+
+
+class Conversations(BaseFormat):
+    id = "conversations"
+    description = "one conversation per object: chat messages and a reward"
+    files = ("*.jsonl", "*.json", "*.parquet")
+    claims = (("step", "messages", "reward"), ("messages", "reward"))
+    confidence = 40
+
+    def recognizes(self, obj: Row) -> bool:
+        is_reward = not isinstance(obj["reward"], dict | list)
+        messages = obj["messages"]
+        return is_reward and is_messages(messages) and has_answer(messages)
+
+    def rows(self, obj: Row, where: Where) -> Iterator[Row]:
+        row = {"step": where.step or AssumedStep(), **logged.read_all(obj)}
+        messages = row.pop("messages", None)
+        if not is_messages(messages):
+            raise RowError(message("`messages` is missing or empty"))
+        yield row | conversation_fields(messages)
 
 
 class Distillation(Plain):

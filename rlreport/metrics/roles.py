@@ -129,7 +129,10 @@ ROLES: dict[str, tuple[str, ...]] = {
     "tool_errors": (
         rf"tool_(?:call_)?(?:error|failure)_(?:rate|ratio|frac|fraction){_MEAN}",
     ),
-    "lag": (rf"{_AVG}(?:policy_lag|staleness){_MEAN}",),
+    "lag": (
+        rf"{_AVG}(?:(?:policy|version|sample|rollout)_)?staleness{_MEAN}",
+        rf"{_AVG}(?:policy|version|weight)_lag{_MEAN}",
+    ),
 }
 
 # Roles of metrics that measure how far sampler and trainer disagree

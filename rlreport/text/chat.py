@@ -299,6 +299,11 @@ def is_messages(value: object) -> bool:
     return all(isinstance(item, dict) and "role" in item for item in value)
 
 
+def has_answer(messages: Sequence[Any]) -> bool:
+    """Return whether an assistant wrote after the first message of a conversation."""
+    return any(_role(message) == "assistant" for message in messages[1:])
+
+
 def message_turns(messages: Sequence[object]) -> Turns:
     """Convert chat messages to (role, text) turns, with tool calls as text; skip other values."""
     return [

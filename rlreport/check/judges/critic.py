@@ -67,6 +67,9 @@ class _ValueDivergence(Limits):
     )
 
 
+# A critic that is worse than a constant in fewer steps may still learn
+LEAST_OF_CRITIC = 30
+
 # Kinds of returns, and the errors of values against them
 _RETURNS = (("return", "value_error"), ("mc_return", "mc_error"))
 
@@ -91,6 +94,8 @@ _RETURNS = (("return", "value_error"), ("mc_return", "mc_error"))
         "{worst:figure} in {share:percent} of the run, {explained:figure} at its worst.",
         "metric": "The critic does not follow the returns: the trainer's explained variance fell "
         "from {before:figure} to {explained:figure}.",
+        "never": "The critic never follows the returns: the trainer's explained variance is "
+        "{explained:figure}, and does not rise.",
     },
     statement="the critic does not follow the returns (explained variance {explained:short})",
     why="Advantages are returns less values: a critic worse than a constant only adds noise.",
@@ -117,15 +122,30 @@ def value_divergence(check: Check, run: Run) -> Result:
 
 
 def _judge_metric(check: Check, run: Run) -> Result:
-    """Judge the trainer's explained variance: it was no worse than a constant's, and fell."""
+    """Judge the trainer's explained variance: it fell below a constant's, or never rose to it."""
     series = quantities.series_of(run, "explained_variance")
-    if series is None:
+    if series is None or series.curve is None:
         return Result()
     worst = LimitedFigure(_ValueDivergence.worst, "<", series)
     excursion = worst.excursion(run)
     tested = run.limits.test(worst.limit, "<", worst.level(excursion))
-    # A critic that starts badly learns: only what it followed before counts.
-    if excursion is None or excursion.before is None or excursion.before < 0:
+    if excursion is None:
+        return Result(tested=(tested,))
+    if excursion.from_start:
+        # A critic that starts badly learns.
+        is_over = not excursion.lasts or series.curve.rose
+        if is_over or len(series.steps) < LEAST_OF_CRITIC:
+            return Result(tested=(tested,))
+        facts: Facts = {"kind": "never", "explained": excursion.level}
+        return check.found(
+            run,
+            Severity.INFO,
+            [tested],
+            facts,
+            series=series,
+            onset=run.from_start(),
+        )
+    if excursion.before is None or excursion.before < 0:
         return Result(tested=(tested,))
     return check.found(
         run,

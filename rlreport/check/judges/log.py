@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -16,6 +17,7 @@ from rlreport.check.limits import Limit, LimitKind, Limits
 from rlreport.check.run import Run
 from rlreport.check.settings import SettingKind, also, lower
 from rlreport.figures.ragged import Ints, spans
+from rlreport.metrics.roles import without_prefixes
 from rlreport.read.changed import changes_in_words
 from rlreport.summarise.steps import most_common
 from rlreport.system.in_memory import is_in_memory
@@ -30,6 +32,8 @@ LASTING = 3
 ROLES = ("loss", "grad_norm", "kl", "kl_token", "entropy", "reward")
 # Metrics whose NaN is critical; estimates of KL or entropy may be NaN while training continues
 FATAL_ROLES = ("loss", "grad_norm", "reward")
+# Stands for the role of a critic's loss and gradient, which have none
+CRITIC = "critic"
 
 # Fewer steps do not tell what is usual
 MIN_STEPS = 3
@@ -152,10 +156,7 @@ def _metric_nans(run: Run) -> Iterator[_Nan]:
     """Yield the worst period with NaN in each of the trainer's metrics."""
     broken = run.tables.metrics_broken  # metric -> steps with NaN or infinity
     metrics = run.tables.metrics
-    for role in ROLES:
-        name = run.roles.get(role)
-        if name is None or name not in broken:
-            continue
+    for name, role in _judged_names(run):
         finite_steps = np.zeros(0, np.int64)
         if name in metrics:
             is_finite = np.isfinite(metrics[name])
@@ -172,6 +173,22 @@ def _metric_nans(run: Run) -> Iterator[_Nan]:
         yield _worst_period(run, logged, is_bad, fatal, facts)
 
 
+# Names of the loss and the gradient of a critic
+_OF_CRITIC = re.compile(r"critic/(?:vf_loss|grad_norm)|(?:vf|value|critic)_loss")
+
+
+def _judged_names(run: Run) -> Iterator[tuple[str, str]]:
+    """Yield the metrics with NaN that are judged, with their roles; a critic's have none."""
+    broken = run.tables.metrics_broken
+    for role in ROLES:
+        name = run.roles.get(role)
+        if name in broken:
+            yield name, role
+    for name in broken:
+        if _OF_CRITIC.fullmatch(without_prefixes(name)):
+            yield name, CRITIC
+
+
 def _is_no_fault(role: str, is_bad: Bools) -> bool:
     """Return whether NaN only means that a metric has no value.
 
@@ -179,7 +196,7 @@ def _is_no_fault(role: str, is_bad: Bools) -> bool:
         role: the role of the metric.
         is_bad: which of the steps at which it is logged have NaN only.
     """
-    if is_bad.all() and role not in FATAL_ROLES:
+    if is_bad.all() and role not in (*FATAL_ROLES, CRITIC):
         return True  # such as KL without a reference
     # Often NaN, and again and again: a metric that most updates do not compute
     is_placeholder = 2 * is_bad.sum() >= len(is_bad) and len(spans(is_bad)) > LASTING
