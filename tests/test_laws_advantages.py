@@ -24,6 +24,7 @@ from tests.law_families_advantages import (
     reshaped,
     rloo,
 )
+from tests.law_families_metrics import metrics_log
 from tests.tables_builder import STEP, find, make_tables, run, severity, tables, title
 
 SHAPE = Shape(steps=30, prompts=8, group=8)
@@ -277,3 +278,16 @@ def test_what_ended_soon_does_not_hide_what_lasts() -> None:
     assert found.severity is Severity.WARNING
     assert found.onset and found.onset.step == 20
     assert found.until is None
+
+
+@pytest.mark.parametrize(("largest", "expected"), [(7428.0, "info"), (900.0, None)])
+def test_the_largest_advantage_of_a_step_in_the_trainers_metrics(
+    largest: float, expected: str | None
+) -> None:
+    most = np.full(60, 2.4)
+    most[40] = largest
+    made = metrics_log(60, reward=0.5, train__advantages__max=most)
+    found = run("advantage_outlier", made).finding
+    assert (found and found.severity) == expected
+    if found is not None:
+        assert (found.steps, found.until) == ((41,), 41)

@@ -107,6 +107,7 @@ ROLES: dict[str, tuple[str, ...]] = {
     "explained_variance": (
         r"(?:critic/|val/)?(?:vf_|value_)?explained_var(?:iance)?(?:_avg)?",
     ),
+    "advantage_max": (r"(?:\w+/)?advantages?[/_]max",),  # verl, NeMo-RL
     # k3 of sampler and trainer; "lagged" if the sampler's weights may also be older
     "mismatch_k3": (r"mismatch_k3",),
     "mismatch_lagged": (rf"mismatch_kl{_MEAN}",),

@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from rlreport.check import estimators, progress
-from rlreport.check.check import FAILURES, REWARD, Check, Need
+from rlreport.check import estimators, progress, quantities
+from rlreport.check.check import EPISODE_STEPS, FAILURES, REWARD, Check, Need
 from rlreport.check.estimators import Batch, Misfit
 from rlreport.check.evidence import Ranking, where_known
 from rlreport.check.finding import Facts, Onset, Rank, Result, Severity
@@ -25,6 +25,7 @@ from rlreport.check.laws import (
 from rlreport.check.limits import Limit, LimitKind, Limits, Tested
 from rlreport.check.means import mean, median
 from rlreport.check.run import Run
+from rlreport.check.series import MIN_STEPS
 from rlreport.check.windows import Trend, Window, correlation_within
 from rlreport.figures.grouped import Grouped
 from rlreport.figures.ragged import Floats, Ints
@@ -439,11 +440,19 @@ class _AdvantageOutlier(Limits):
 @Check(
     name="an advantage far from all others",
     rank=Rank.CAUSE,
-    needs=(REWARD, ADVANTAGES),
+    needs=(Need("advantages", (LOGGED,), ("advantage_max",)),),
     charts=("advantages",),
     limits=_AdvantageOutlier,
-    title="Advantages reach {most:figure} ({ratio:figure} × the median), not due to rewards.",
-    statement="an advantage is {ratio:short} times the median",
+    title={
+        "responses": "Advantages reach {most:figure} ({ratio:figure} × the median), not due to "
+        "rewards.",
+        "metric": "The trainer's largest advantage is {most:figure} in step {at}, {ratio:figure} × "
+        "its median.",
+    },
+    statement={
+        "responses": "an advantage is {ratio:short} times the median",
+        "metric": "the largest advantage is {ratio:short} times its median",
+    },
     why="One response then outweighs all others of its step, whatever it earned.",
     suggestion="Look at the divisor of that group, such as a std near 0, and clip advantages.",
     explains=FAILURES,
@@ -451,6 +460,8 @@ class _AdvantageOutlier(Limits):
 )
 def advantage_outlier(check: Check, run: Run) -> Result:
     """Find an advantage that is far larger than others, though no reward is."""
+    if not (run.has(LOGGED) and run.has("reward")):
+        return _outlier_in_metrics(check, run)
     if not _is_judged(run):
         return check.not_run(check.needs_also)
     limits = _AdvantageOutlier
@@ -473,8 +484,44 @@ def advantage_outlier(check: Check, run: Run) -> Result:
         run,
         Severity.WARNING,
         [tested],
-        {"ratio": largest, "most": largest * advantages.size},
+        {
+            "kind": "responses",
+            "ratio": largest,
+            "most": largest * advantages.size,
+        },
         Ranking(advantages.error, is_far, unit="from the expected value"),
+        onset=int(steps[0]),
+        until=None if last == run.steps[-1] else last,
+        steps=steps.tolist(),
+    )
+
+
+def _outlier_in_metrics(check: Check, run: Run) -> Result:
+    """Find that the trainer's largest advantage of a step is far above that of usual steps."""
+    series = quantities.series_of(run, "advantage_max", least=MIN_STEPS)
+    if series is None:
+        return check.not_run(check.needs_also)
+    usual = float(np.median(series.values))
+    if not usual > 0:
+        return Result()
+    ratio = series.values / usual
+    tested = run.limits.test(_AdvantageOutlier.far, ">", float(ratio.max()))
+    if not tested.met:
+        return Result(tested=(tested,))
+    steps = series.steps[ratio > tested.bound]
+    last = int(steps[-1])
+    is_over = len(steps) <= EPISODE_STEPS and last < series.steps[-1]
+    return check.found(
+        run,
+        Severity.INFO if is_over else Severity.WARNING,
+        [tested],
+        {
+            "kind": "metric",
+            "ratio": float(ratio.max()),
+            "most": float(series.values.max()),
+            "at": int(series.steps[np.argmax(ratio)]),
+        },
+        series=series,
         onset=int(steps[0]),
         until=None if last == run.steps[-1] else last,
         steps=steps.tolist(),
