@@ -181,7 +181,7 @@ def drops(random: Random, shape: Shape, strength: float) -> Tables:
 CASES = (
     Case("clip_share_contradicts", "share counted", (0.6, 0.9), clip_share, ANY),
     Case("no_updates", "share of steps", (0.5, 1.0), no_gradient),
-    Case("recurring_drops", "share of the reward", (0.5, 0.95), drops),
+    Case("recurring_drops", "share of the reward", (0.5, 0.99), drops),
     Case("constant_reward", "part of the run", (0.25, 0.5), constant),
     Case("tiny_responses", "share of steps", (0.8, 1.0), tiny),
     Case("impossible_values", "share of steps", (0.2, 0.5), impossible, ANY),
