@@ -63,21 +63,20 @@ def with_excerpts(
     pairs = [] if judged.pair is None else [judged.pair]
     excerpts = Excerpts([*examples, *pairs], responses, rollouts)
 
-    def with_texts_of_examples(finding: Finding) -> Finding:
+    def with_excerpts_of_examples(finding: Finding) -> Finding:
+        """Return a finding whose examples have excerpts, cut where its check says."""
         check = BY_ID.get(finding.id)
-        evidence = [
-            excerpts.of(
-                example,
-                shows=check.turn if check else None,
-                place=check.place if check else None,
-                facts=finding.facts,
-            )
+        shows = check.turn if check else None
+        place = check.place if check else None
+        evidence = tuple(
+            excerpts.of(example, shows=shows, place=place, facts=finding.facts)
             for example in finding.evidence
-        ]
-        return replace(finding, evidence=tuple(evidence))
+        )
+        return replace(finding, evidence=evidence)
 
-    told = judged.map(with_texts_of_examples)
-    return replace(told, pair=judged.pair and excerpts.of(judged.pair))
+    outcome = judged.map(with_excerpts_of_examples)
+    pair = None if judged.pair is None else excerpts.of(judged.pair)
+    return replace(outcome, pair=pair)
 
 
 # Figure of the policy -> columns of responses and roles of trainer metrics; each of them shows it

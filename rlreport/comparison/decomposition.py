@@ -577,22 +577,28 @@ def _weights_of_parts(parts: dict[str, Series], total: Series) -> dict[str, floa
 def _parts_of_effect(
     compared: Compared, weights: Sequence[Floats], in_reward: dict[str, float]
 ) -> list[RewardPart]:
-    """Return each part's own part of the effect, given its weight in the reward."""
+    """Return what each reward part contributes to the effect, the largest contribution first.
+
+    ``weights`` are those of the responses in the mean of their side, (R,) for each run;
+    ``in_reward`` has the weight of each part in the reward.
+    """
     found = []
-    for name, weight in in_reward.items():
+    for name, weight_in_reward in in_reward.items():
+        # A run each, those of BASE first
         values = [
-            weight * frame[name].to_numpy(np.float64) for frame in compared.frames
+            weight_in_reward * frame[name].to_numpy(np.float64)
+            for frame in compared.frames
         ]
         means = [
-            float((one * of_one).sum())
-            for one, of_one in zip(values, weights, strict=True)
+            float((of_run * weights_of_run).sum())
+            for of_run, weights_of_run in zip(values, weights, strict=True)
         ]
         base = rounded(sum(means[: compared.base_count]))
         new = rounded(sum(means[compared.base_count :]))
         effect = compared.effect_on(values)
         part = RewardPart(
             name=name.removeprefix(PART),
-            weight=rounded(weight),
+            weight=rounded(weight_in_reward),
             base=base,
             new=new,
             part=change(base, new),
@@ -600,5 +606,5 @@ def _parts_of_effect(
             p=effect.p,
         )
         found.append(part)
-    found = _with_p_values(found, [one.effect for one in found], compared.whole)
-    return sorted(found, key=lambda one: -abs(one.part))
+    found = _with_p_values(found, [part.effect for part in found], compared.whole)
+    return sorted(found, key=lambda part: -abs(part.part))

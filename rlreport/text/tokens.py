@@ -227,12 +227,16 @@ def _holds_utf8(token: str) -> bool:
 
 
 def _whole_text(token: str, style: Style) -> str | None:
+    """Return a token as text, None if it is empty or has only a part of a character."""
     encoded = token_bytes(token, style)
-    if encoded == b"":
+    if encoded is None:  # a special token
+        return safe_text(token)
+    if not encoded:
         return None
-    with suppress(UnicodeDecodeError):
-        return safe_text(token if encoded is None else encoded.decode())
-    return None
+    try:
+        return safe_text(encoded.decode())
+    except UnicodeDecodeError:
+        return None
 
 
 # Style -> ``whole_text`` of that style, which caches results: a run repeats the same tokens

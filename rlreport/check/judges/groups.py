@@ -633,34 +633,40 @@ def dropped_groups(check: Check, run: Run) -> Result:
     rewards = np.fmax(run.column("reward"), run.column("masked_reward"))
     kept_rewards = np.where(dropped == 0, rewards, np.nan)
     series = quantities.figure_of(run, "dropped")
-    curve = series.curve if series is not None else None
-    if series is None or curve is None:
+    if series is None or series.curve is None:
         return Result()
+    curve = series.curve
     share = curve.last.value
     before = curve.first.value
     of_kept = means.change(run, kept_rewards)
     of_all = means.change(run, rewards)
-    limits = _DroppedGroups
     gap = of_kept.difference - of_all.difference
     # The reward rises because responses are dropped...
     hidden = (
-        run.limits.test(limits.kept, ">", of_kept.z),
-        run.limits.test(limits.gap, ">=", gap, of=means.spread(run)),
+        run.limits.test(_DroppedGroups.kept, ">", of_kept.z),
+        run.limits.test(_DroppedGroups.gap, ">=", gap, of=means.spread(run)),
     )
     # ... or they are just many.
     many = (
-        run.limits.test(limits.share, ">", share),
-        run.limits.test(limits.rise, ">=", change(before, share)),
+        run.limits.test(_DroppedGroups.share, ">", share),
+        run.limits.test(_DroppedGroups.rise, ">=", change(before, share)),
     )
-    if of_all.fell and all(one.met for one in hidden):
+    severity = Severity.WARNING
+    if of_all.fell and all(test.met for test in hidden):
         kind = "hidden"
         tested = hidden
         # Dated by the difference that dropping makes to the mean reward
         gap_by_step = run.by_step(kept_rewards) - run.by_step(rewards)
         series = Series(run.steps, gap_by_step)
-    elif curve.rose and all(one.met for one in many):
+    elif curve.rose and all(test.met for test in many):
         kind = "many"
         tested = many
+        # The trainer's metric does not say which responses were dropped: ask the curves instead.
+        learns = of_all.rose
+        if series.source == "metrics":
+            learns = progress.learned(run)
+        if learns:
+            severity = Severity.INFO
     else:
         return Result(tested=hidden + many)
     facts: Facts = {
@@ -672,13 +678,9 @@ def dropped_groups(check: Check, run: Run) -> Result:
         "all_start": of_all.first,
         "all_end": of_all.last,
     }
-    # By the trainer's metric, it is not known which responses were dropped: ask the curves instead.
-    learns = of_all.rose
-    if series.source == "metrics":
-        learns = progress.learned(run)
     return check.found(
         run,
-        Severity.INFO if learns else Severity.WARNING,
+        severity,
         tested,
         facts,
         Ranking(rewards, dropped, highest=False, unit="reward"),

@@ -328,9 +328,9 @@ def _shrunk(check: Check, run: Run) -> Result:
         series: Series | None = means.series(run, length)
     else:
         series = quantities.leading_series(run, "length", run.length)
-    curve = series.curve if series is not None else None
-    if series is None or curve is None or not curve.has_fallen:
+    if series is None or series.curve is None or not series.curve.has_fallen:
         return Result()
+    curve = series.curve
     if series.source == "rollouts" and not _is_median_shorter(run, length, curve):
         return Result()
     # If it grew before it fell, the fall is that from its highest level.
