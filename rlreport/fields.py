@@ -15,12 +15,10 @@ Kind = Literal[
 ]
 
 
-LARGEST_STEP = (
-    2**53
-)  # Larger steps are invalid, as float64 cannot represent them exactly
-LARGEST_NUMBER = (
-    1e150  # Larger numbers, either sign, count as missing: their squares may overflow
-)
+# Larger steps are invalid, as float64 cannot represent them exactly
+LARGEST_STEP = 2**53
+# Larger numbers, either sign, count as missing: their squares may overflow
+LARGEST_NUMBER = 1e150
 
 
 class AssumedStep(int):
@@ -36,9 +34,8 @@ class Field:
     meaning: str  # with its unit
     required: bool = False  # whether a row without this field is invalid
     column: bool = False  # whether the response list has a column for the value
-    at_hand: str = (
-        ""  # for docs: from which variable a PPO training loop can log the value
-    )
+    # for docs: from which variable a PPO training loop can log the value
+    at_hand: str = ""
     feeds: str = ""  # for docs: what the report computes from the value
 
 

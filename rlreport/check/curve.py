@@ -83,9 +83,8 @@ class Excursion:
 
     steps: tuple[int, int]
     level: float  # the median of its values
-    before: (
-        float | None
-    )  # the level before it, None if it is there from the first steps on
+    # the level before it, None if it is there from the first steps on
+    before: float | None
     is_dated: bool  # whether it is clearly beyond the limit, so that its first step means something
     lasts: bool  # whether it goes on until the end
     count: int  # number of values in it
@@ -122,9 +121,8 @@ class Curve:
     pieces: tuple[Stretch, ...]
     events: tuple[Event, ...]
     departure: Departure | None  # when it left its first level for its last
-    noise: (
-        float  # standard deviation of a value around the pieces, NaN of a single value
-    )
+    # standard deviation of a value around the pieces, NaN of a single value
+    noise: float
 
     def __len__(self) -> int:
         return len(self.values)

@@ -76,9 +76,8 @@ class Event:
     low: int
     high: int
     until: int  # the last step of it
-    before: (
-        float  # the level from which it went, NaN if it was so from the first step on
-    )
+    # the level from which it went, NaN if it was so from the first step on
+    before: float
     level: float  # the level to which it went
     z: float | None  # its size in standard errors, None if it has none
 

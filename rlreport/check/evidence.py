@@ -41,9 +41,8 @@ class Ranking(NamedTuple):
 
     by: Floats  # a figure of each response, float64 (rows,); NaN comes last
     among: Floats | Bools  # (rows,)
-    highest: bool = (
-        True  # whether those with the highest figure come first, else the lowest
-    )
+    # whether those with the highest figure come first, else the lowest
+    highest: bool = True
     unit: str = ""  # of ``by``; "" does not show the values
     # index of the token to look at, float64 (rows,), NaN for none
     token: Floats | None = None

@@ -86,9 +86,8 @@ class Gain:
     still: tuple[GainPart, ...]
     # whether the gain is that of other parts alone, while ``still`` surely did not rise much
     is_unearned: bool
-    of_others: (
-        float  # share of the parts that pay for something else than right answers
-    )
+    # share of the parts that pay for something else than right answers
+    of_others: float
     is_format: bool  # whether most of what rose is the format of answers
 
 
@@ -118,14 +117,15 @@ def gain_by_parts(run: Run) -> Gain | None:
 def choices_of_parts(
     logged: Mapping[str, Series], total: Series
 ) -> list[dict[str, Series]]:
-    """Return the logged parts without copies of the whole reward, then with those of other names.
+    """Return the sets of parts that may add up to the reward, the likeliest first.
 
-    The only part that varies is a copy, too: it is told from one by its name.
+    A part like the whole reward is a copy of it, such as "score", which is left out. Or it is the
+    only part that varies, and so makes the reward what it is: then it has another name.
     """
-    copies = {name for name, part in logged.items() if parts.is_copy(part, total)}
-    by_name = set(filter(parts.named_whole, copies))
+    like_total = {name for name, part in logged.items() if parts.is_copy(part, total)}
+    copies_by_name = {name for name in like_total if parts.named_whole(name)}
     choices = []
-    for left_out in (copies, by_name):
+    for left_out in (like_total, copies_by_name):
         choice = {name: part for name, part in logged.items() if name not in left_out}
         if len(choice) > 1 and choice not in choices:
             choices.append(choice)

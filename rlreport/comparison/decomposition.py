@@ -485,19 +485,27 @@ def _is_large(part: float, p: float, effect: Effect, least: float = NAMED) -> bo
 def _main_property(
     properties: Sequence[Property], compared: Compared
 ) -> Property | None:
+    """Return the property with which most of the effect goes, None if with none much of it does.
+
+    Of several with about as much, it is the first in the order of properties.
+    """
     effect = compared.whole
+    # A side where all rewards are equal cannot tell what a property is worth there.
     least = ALIKE if any(compared.without_differences) else NAMED
     large = [
-        one
-        for one in properties
-        if one.contrast.is_shown and _is_large(one.part, one.p, effect, least)
+        candidate
+        for candidate in properties
+        if candidate.contrast.is_shown
+        and _is_large(candidate.part, candidate.p, effect, least)
     ]
     if not large:
         return None
-    most = max(abs(one.part) for one in large)
+    largest_part = max(abs(candidate.part) for candidate in large)
+    about_largest = [
+        candidate for candidate in large if abs(candidate.part) >= ALIKE * largest_part
+    ]
     order = [ENVIRONMENT, *_COLUMNS, FORMAT]
-    as_large = [one for one in large if abs(one.part) >= ALIKE * most]
-    return min(as_large, key=lambda one: order.index(one.id))
+    return min(about_largest, key=lambda candidate: order.index(candidate.id))
 
 
 def _main_part(parts: Sequence[RewardPart], effect: Effect) -> RewardPart | None:

@@ -109,9 +109,8 @@ class Curve:
     key: str = ""  # id of the curve in the chart's data; "" uses ``title``
     style: Style = (LIGHT["policy"], SOLID)
     role: str = ""  # trainer's metric of the same quantity, see ``metrics.roles``
-    own_scale: bool = (
-        False  # whether its unit may differ from that of the curves before it
-    )
+    # whether its unit may differ from that of the curves before it
+    own_scale: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -237,11 +237,11 @@ def broken_quotes(quotes: Quotes) -> list[Note]:
 def quotes_as_text(text: str, quotes: Quotes, language: Language) -> str:
     """Return Markdown with quotes as texts, each with its place and whether it was checked."""
 
-    def worded(match: re.Match[str]) -> str:
-        quote = _quote(match)
+    def quote_as_text(link: re.Match[str]) -> str:
+        quote = _quote(link)
         state = quotes.get(quote)
-        if state is None:  # within code
-            return match[0]
-        return f"{match['shown']} – {language.of(state.about(quote))}"
+        if state is None:  # a link within code is no quote, and stays as it is
+            return link[0]
+        return f"{link['shown']} – {language.of(state.about(quote))}"
 
-    return _LINKED.sub(worded, linked_quotes(text))
+    return _LINKED.sub(quote_as_text, linked_quotes(text))

@@ -51,9 +51,8 @@ class Source:
     compression: str = ""  # ``""``, ``gz`` or ``zst``
     # the URL with which the file's object store is opened, "" for a local file
     store: str = field(default="", repr=False)
-    version: str = (
-        ""  # ETag or similar id of a remote file's content, "" if the store has none
-    )
+    # ETag or similar id of a remote file's content, "" if the store has none
+    version: str = ""
     # inode and time of change in ns of a local file when the logs were listed
     stamp: tuple[int, int] | None = field(default=None, repr=False, compare=False)
     # all bytes of the file if they have been read already, else b""

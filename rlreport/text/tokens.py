@@ -194,9 +194,8 @@ codecs.register_error("rlreport-hex", _as_hex)
 def token_bytes(raw: str, style: Style) -> bytes | None:
     """Return the UTF-8 bytes that a token stands for, None for a special token."""
     if style is Style.SENTENCEPIECE:
-        byte = _BYTE_TOKEN.fullmatch(
-            raw
-        )  # such as <0xE4>, which looks like a special token
+        # Such as <0xE4>, which looks like a special token
+        byte = _BYTE_TOKEN.fullmatch(raw)
         if byte:
             return bytes([int(byte[1], 16)])
     if is_special(raw):
@@ -297,9 +296,8 @@ _MARK = re.compile(
     r"|(?P<headings>#{1,6})[ \t]+\S)"
 )
 _BLANK = re.compile(r"\n\s*\n")
-LONGEST_FORM = (
-    1 << 16
-)  # Structure is detected only in this many characters at the start of a text
+# Structure is detected only in this many characters at the start of a text
+LONGEST_FORM = 1 << 16
 
 
 def structure_of(text: str) -> int:

@@ -366,8 +366,7 @@ def _are_solved_by_metrics(run: Run) -> bool:
     """Return whether most groups of equal rewards must be solved, by the mean reward of each step.
 
     The best reward is known only if step means reach exactly the same highest value repeatedly,
-    which means of a bounded reward do where all responses earn the bound. The mean reward, from 0
-    for the lowest to 1 for the best, is at most 1 − u if a share u of groups earns the lowest.
+    which means of a bounded reward do where all responses earn the bound.
     """
     zero_variance = quantities.series_of(run, "zero_variance")
     reward = quantities.reward(run)
@@ -380,9 +379,12 @@ def _are_solved_by_metrics(run: Run) -> bool:
     if best == lowest or reached_best.sum() < LEAST_LEVEL:
         return False
     end = mean(run.last_values(run.align(reward)))
-    level = (end - lowest) / (best - lowest)  # u is at most 1 - level
-    equal = mean(run.last_values(run.align(zero_variance)))
-    return 1 - level < equal / 2
+    level = (end - lowest) / (best - lowest)  # 0 for the lowest reward, 1 for the best
+    share_of_equal = mean(run.last_values(run.align(zero_variance)))
+    # Each group that earns the lowest reward takes its share from the level: the mean is 1 - u
+    # at most if a share u of groups does.
+    most_of_lowest = 1 - level
+    return most_of_lowest < share_of_equal / 2
 
 
 def _groups(run: Run) -> pd.DataFrame:
