@@ -52,6 +52,23 @@ class Ranking(NamedTuple):
     # whether the claim is one on the last steps, whenever it began
     in_last_window: bool = False
 
+    @classmethod
+    def beyond(
+        cls,
+        values: Floats,
+        op: Op,
+        bound: float,
+        *,
+        unit: str = "",
+        at_end: bool = False,
+    ) -> Ranking:
+        """Choose responses for which ``value op bound``, those that are farthest beyond it first.
+
+        ``values`` are those of responses, float64 (rows,), NaN for one without a value.
+        """
+        is_highest = op in {">", ">="}
+        return cls(values, beyond(values, op, bound), is_highest, unit, at_end=at_end)
+
     @property
     def fulfils(self) -> Bools:
         """Which responses fulfil the claim, bool (rows,)."""

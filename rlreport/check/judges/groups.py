@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from rlreport.check import means, progress, quantities
 from rlreport.check.check import REWARD, Check, Need, RiseOrShare
 from rlreport.check.curve import LEAST_LEVEL
-from rlreport.check.evidence import Ranking, beyond
+from rlreport.check.evidence import Ranking
 from rlreport.check.finding import Facts, Rank, Result, Severity
 from rlreport.check.judges.hacking import reward_hacking_token
 from rlreport.check.judges.length import length_hacking
@@ -527,7 +527,7 @@ def _with_small_std(run: Run, most: float) -> Ranking:
     rewards = graded.groupby("group")["reward"]
     std = rewards.std(ddof=0)[rewards.size() > 1]
     of_rows = np.asarray(run.responses["group"].map(std), np.float64)
-    return Ranking(of_rows, beyond(of_rows, "<", most), highest=False)
+    return Ranking.beyond(of_rows, "<", most)
 
 
 @Check(
@@ -565,9 +565,8 @@ def sharpening(check: Check, run: Run) -> Result:
     onset = run.onset(run.by_step(pass_at_k))
     by_group = pd.Series(pass_at_k).groupby(run.responses["group"].to_numpy())
     of_rows = np.asarray(by_group.transform("max"), np.float64)
-    is_never_right = beyond(of_rows, "<=", 0.0)
-    ranking = Ranking(of_rows, is_never_right, highest=False)
-    return check.found(run, Severity.INFO, (), facts, ranking, onset=onset)
+    never_right = Ranking.beyond(of_rows, "<=", 0.0)
+    return check.found(run, Severity.INFO, (), facts, never_right, onset=onset)
 
 
 class _DroppedGroups(RiseOrShare):

@@ -378,8 +378,7 @@ def _shorter(run: Run, length: Floats, series: Series, top: Level) -> Ranking:
         # The trainer counts tokens, of which the log knows nothing.
         before = mean(length[run.window_of(top.steps).rows])
     most = run.limits.value(_LengthCollapse.ratio) * before
-    among = beyond(length, "<", most)
-    return Ranking(length, among, highest=False, unit=run.length_unit)
+    return Ranking.beyond(length, "<", most, unit=run.length_unit)
 
 
 def _is_median_shorter(run: Run, length: Floats, curve: Curve) -> bool:
@@ -574,7 +573,8 @@ def cut_texts(check: Check, run: Run) -> Result:
     if not tested.met:
         return Result(tested=(tested,))
     lengths = run.column("response_chars")
-    among = beyond(lengths, ">=", NEARLY * largest)
-    ranking = Ranking(lengths, among, unit="characters", at_end=True)
+    ranking = Ranking.beyond(
+        lengths, ">=", NEARLY * largest, unit="characters", at_end=True
+    )
     facts = {"share": share, "most": largest}
     return check.found(run, Severity.INFO, [tested], facts, ranking)

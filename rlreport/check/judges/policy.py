@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from rlreport.check import progress, quantities
 from rlreport.check.check import FAILURES, FALLS, LOGPROBS, Check
 from rlreport.check.curve import LEAST_LEVEL, Curve, Level
-from rlreport.check.evidence import Ranking, beyond
+from rlreport.check.evidence import Ranking
 from rlreport.check.finding import Facts, Rank, Result, Severity
 from rlreport.check.judges.kl import kl_is_high
 from rlreport.check.limits import Limit, LimitKind, Limits
@@ -49,16 +49,14 @@ def _low_entropy(surprisal: Floats | None, most: float) -> Ranking | None:
     """Return how to choose responses whose mean surprisal is lower than ``most``."""
     if surprisal is None:
         return None
-    among = beyond(surprisal, "<", most)
-    return Ranking(surprisal, among, highest=False, unit="nats per token")
+    return Ranking.beyond(surprisal, "<", most, unit="nats per token")
 
 
 def _high_entropy(surprisal: Floats | None, least: float) -> Ranking | None:
     """Return how to choose responses whose mean surprisal is at least ``least``."""
     if surprisal is None:
         return None
-    among = beyond(surprisal, ">=", least)
-    return Ranking(surprisal, among, unit="nats per token")
+    return Ranking.beyond(surprisal, ">=", least, unit="nats per token")
 
 
 class _EntropyCollapse(Limits):

@@ -15,7 +15,7 @@ from rlreport.check.check import ANY_REWARD, REF_REWARD, REWARD, Check
 from rlreport.check.course import Course
 from rlreport.check.curve import CHANGED_Z, paired_z, read_curve
 from rlreport.check.events import Event
-from rlreport.check.evidence import Ranking, beyond, nearer
+from rlreport.check.evidence import Ranking, nearer
 from rlreport.check.finding import (
     REFERENCE_REWARD,
     Fact,
@@ -503,7 +503,7 @@ def _not_better(run: Run, facts: Facts) -> Ranking:
         by = run.column("reward_gap")
         level = 0.0
     assert isinstance(level, float)
-    return Ranking(by, beyond(by, "<=", level), highest=False)
+    return Ranking.beyond(by, "<=", level)
 
 
 def _has_reason(run: Run) -> bool:

@@ -10,7 +10,7 @@ import numpy as np
 
 from rlreport.check import means, quantities
 from rlreport.check.check import FAILURES, FALLS, KL, Check, Need
-from rlreport.check.evidence import Ranking, beyond, where_known
+from rlreport.check.evidence import Ranking, where_known
 from rlreport.check.finding import Fact, Facts, Rank, Result, Severity
 from rlreport.check.fit import deviate
 from rlreport.check.laws import Bools, Figure, figures_by_block
@@ -287,8 +287,8 @@ def _far_responses(run: Run, figure: LimitedFigure) -> Ranking | None:
     if figure.of_rows is None:
         return None
     far = run.limits[_EngineMismatch].times * _tolerance(run, figure)
-    is_far = beyond(figure.of_rows, ">", _agreement(figure) + far)
-    return Ranking(figure.of_rows, is_far, unit=figure.unit)
+    bound = _agreement(figure) + far
+    return Ranking.beyond(figure.of_rows, ">", bound, unit=figure.unit)
 
 
 def _largest_in(series: Series, steps: Ints) -> float:
@@ -482,7 +482,7 @@ def negative_kl(check: Check, run: Run) -> Result:
         Severity.WARNING,
         tested,
         {"kind": kind, "kl": level, "share": share},
-        Ranking(kl, beyond(kl, "<", 0.0), highest=False, unit=f"nats per {kind}"),
+        Ranking.beyond(kl, "<", 0.0, unit=f"nats per {kind}"),
         onset=dated or blocks.onset,
         until=blocks.until,
         steps=blocks.steps,

@@ -191,7 +191,7 @@ def mask_covers_environment(check: Check, run: Run) -> Result:
         run,
         (environment, trained),
         _MaskCoversEnvironment.share,
-        Ranking(environment, beyond(environment, ">", 0), unit=translatable("tokens")),
+        Ranking.beyond(environment, ">", 0, unit=translatable("tokens")),
     )
 
 
