@@ -126,9 +126,8 @@ TOKEN_ARRAYS = tuple(field.name for field in FIELDS if field.kind == "floats")
 # Canonical fields that get no column in the response list; any other logged scalar does
 NO_COLUMN = frozenset(field.name for field in FIELDS if not field.column)
 
-UnreadFields = dict[
-    str, str
-]  # dotted name of a logged field that no format recognizes -> type
+# Dotted name of a logged field that no format recognizes -> type
+UnreadFields = dict[str, str]
 
 MOST_UNREAD_FIELDS = 64  # maximum number of unrecognized fields that are reported
 _LONGEST_NAME = 80  # characters; longer names are cut

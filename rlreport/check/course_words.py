@@ -455,7 +455,10 @@ def _facts_of_course(told: _Telling, literal: str) -> dict[str, Fact]:
 
 
 def _with_low(clause: str, literal: str, told: _Telling) -> str:
-    """Return the clause; if the quantity recovered, with the low before."""
+    """Return the clause; if the quantity recovered, with the low before.
+
+    ``literal`` is the template of the clause, which may have a place for the low already.
+    """
     low = told.low
     if low is None or "{low" in literal or told.fall_is_told:
         return clause

@@ -136,9 +136,8 @@ class Noise:
 class Fit:
     """Where the pieces of a series begin, and its noise."""
 
-    cuts: tuple[
-        int, ...
-    ]  # index of the first value of each piece, then the number of values
+    # index of the first value of each piece, then the number of values
+    cuts: tuple[int, ...]
     lines: Floats  # float64 (n,), the line of its piece at each value
     noise: Noise
     is_clear: bool  # whether it explains more than slow noise ever does

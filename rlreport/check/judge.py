@@ -256,16 +256,23 @@ def _result_of(
     if death is None or not is_divided:
         return whole
     finding = whole.finding
-    if check.event and finding and finding.onset and finding.onset.high < death.onset:
-        return whole
-    if finding and finding.until is not None and finding.until < death.onset:
+    if finding is not None and _precedes(check, finding, death):
         return whole
     part = run.between(int(run.steps[0]), death.onset)
     before = _run_check(check, part, start)
+    if finding is None:
+        return whole if before.finding is None else before
     if before.finding is None:
-        return whole if finding is None else _of_death(whole, finding, death, run)
-    is_cause = check.rank is Rank.CAUSE
-    return before if is_cause or finding is None else whole
+        return _of_death(whole, finding, death, run)
+    return before if check.rank is Rank.CAUSE else whole
+
+
+def _precedes(check: Check, finding: Finding, death: Event) -> bool:
+    """Return whether what was found was over before the death of the reward."""
+    is_over = finding.until is not None and finding.until < death.onset
+    began = finding.onset
+    is_event_before = check.event and began is not None and began.high < death.onset
+    return is_over or is_event_before
 
 
 def _of_death(result: Result, finding: Finding, death: Event, run: Run) -> Result:

@@ -313,7 +313,7 @@ def fitting(words: str, letters: float) -> str:
     found = list(cells(words))
     if sum(cell.width for cell in found) <= letters:
         return "".join(cell.text for cell in found)
-    used = 1
+    used = 1  # by the ellipsis
     kept = ""
     for cell in found:
         used += cell.width

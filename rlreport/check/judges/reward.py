@@ -351,17 +351,20 @@ def explanation_of_fall(run: Run) -> dict[str, Fact] | None:
 
 
 def _harder_prompts(run: Run, sides: _Sides) -> dict[str, Fact] | None:
-    """Return that the reward fell less on prompts seen before and after, or None."""
+    """Return that prompts became harder, or None.
+
+    Then the reward surely fell by less than half as much on prompts seen before and after.
+    """
     early = _is_in(run, sides.before)
     late = _is_in(run, sides.after)
     reward = run.column("reward")
     same_prompts = _same_prompt_change(run, reward, late, early)
     if same_prompts is None or _texts_changed(run, late, early):
         return None
-    most = same_prompts.change.largest_loss
-    if not most < sides.size / 2:
+    loss = same_prompts.change.largest_loss
+    if not loss < sides.size / 2:
         return None
-    return {"kind": "prompts", "shared": same_prompts.prompts, "most": max(most, 0.0)}
+    return {"kind": "prompts", "shared": same_prompts.prompts, "most": max(loss, 0.0)}
 
 
 def _is_in(run: Run, steps: tuple[int, int]) -> NDArray[np.bool_]:
@@ -371,7 +374,10 @@ def _is_in(run: Run, steps: tuple[int, int]) -> NDArray[np.bool_]:
 
 
 def _lower_reference(run: Run, sides: _Sides) -> dict[str, Fact] | None:
-    """Return that the reward of the frozen reference fell as well, or None."""
+    """Return that the reward of the frozen reference fell as well, by most of the fall, or None.
+
+    The policy surely lost less than half of the fall against it.
+    """
     before = run.window_of(sides.before)
     after = run.window_of(sides.after)
     reference = means.change(run, run.column("ref_reward"), first=before, last=after)
