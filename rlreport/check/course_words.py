@@ -169,6 +169,7 @@ def _way_up(told: _Telling) -> str:
 
 
 def _end_of_rise(told: _Telling) -> str:
+    """Return whether a rise is over, or when half of it was reached; "" if that says nothing."""
     curve = told.course.curve
     name = _name_of(told.course)
     if told.has_slipped:
@@ -406,6 +407,7 @@ def _with_plateau(clause: str, told: _Telling) -> str:
 
 
 def _dip_words(told: _Telling) -> str:
+    """Return the template for a quantity that fell and recovered."""
     if told.fall_is_told and not told.differ("first", "last"):
         return translatable("{name} starts and ends at {last}")
     before, after = _levels_around_low(told)

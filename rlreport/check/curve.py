@@ -351,6 +351,7 @@ def read_curve(
 
 
 def _of_one_value(prepared: Prepared, steps: Ints, values: Floats) -> Curve:
+    """Return the curve of a single value, which is its only level."""
     step = int(prepared.steps[0])
     known = prepared.errors is not None and np.isfinite(prepared.errors[0])
     error = (

@@ -311,6 +311,7 @@ class _Search:
         return (squares + prior) / (freedom + PRIOR_FREEDOM)
 
     def _best_of(self, options: list[_Option]) -> _Option:
+        """Return the fit to use, and note whether it is a clear one (``is_clear``)."""
         best = options[0]
         for option in options[1:]:
             if option.price < best.price - 1e-9:

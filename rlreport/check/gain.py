@@ -218,36 +218,35 @@ def _levels(series: Series, course: Course) -> tuple[float, float]:
 
 
 def _gain(run: Run, course: Course, shares: Sequence[GainPart]) -> Gain:
+    """Return the gain with these shares: what rose, and which scores of right answers did not."""
     by_share = sorted(shares, key=lambda part: -part.share)
     rose = tuple(part for part in by_share if part.share >= NAMED)
     others = [part for part in by_share if _is_other(run, part)]
     of_others = sum(part.share for part in others)
     of_format = sum(part.share for part in others if is_format(part.name))
     right = _right_scores(run)
-    # What rose for a while, or may have risen, is not called still.
-    still = [one for one in right if not _may_have_risen(one)]
-    is_certain = bool(right) and all(_surely_still(one) for one in right)
-    of_name = {part.name: part for part in shares}
-    told = []
-    for one in still:
-        known = of_name.get(one.name)
-        share = known.share if known is not None else math.nan
-        curve = one.course.curve
-        told.append(
-            GainPart(
-                one.name,
-                share,
-                curve.first.value,
-                curve.last.value,
-                fell=curve.fell,
-                rose=one.course.probable > 0,
-            )
+    is_certain = bool(right) and all(_surely_still(score) for score in right)
+    share_of = {part.name: part.share for part in shares}
+    still = []
+    for score in right:
+        # What rose for a while, or may have risen, is not called still.
+        if _may_have_risen(score):
+            continue
+        curve = score.course.curve
+        part = GainPart(
+            score.name,
+            share_of.get(score.name, math.nan),
+            curve.first.value,
+            curve.last.value,
+            fell=curve.fell,
+            rose=score.course.probable > 0,
         )
+        still.append(part)
     return Gain(
         first=course.first.value,
         last=_end(course).value,
         rose=rose,
-        still=tuple(told),
+        still=tuple(still),
         is_unearned=is_certain and of_others >= run.limits[UnearnedGain].others,
         of_others=of_others,
         is_format=of_format >= of_others / 2,

@@ -266,6 +266,7 @@ class _Category(NamedTuple):
 def _category(
     compared: Compared, weights: Sequence[Floats], members: Sequence[NDArray[np.bool_]]
 ) -> _Category:
+    """Return how many responses of each side are members, and what these earn."""
     shares = [0.0, 0.0]
     sums = [0.0, 0.0]
     for run, (frame, weight, is_in) in enumerate(
@@ -292,6 +293,7 @@ class _Members(NamedTuple):
 
 
 def _properties(compared: Compared, weights: Sequence[Floats]) -> list[Property]:
+    """Return the properties to show, the largest part first: all but one format and environment."""
     members = _members(compared.frames)
     if not compared.whole.paired:
         members += _of_environments(compared.frames)

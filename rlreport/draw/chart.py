@@ -485,6 +485,7 @@ def _places(node: Any, *path: Any) -> Iterator[tuple[Sequence[Any], str]]:
 
 @cache
 def _forms(design: str) -> dict[str, _Form]:
+    """Return name -> form of a design, as JSON to be filled, with the places of its data."""
     return {
         name: _Form(orjson.dumps(form), list(_places(form)))
         for name, form in _designs()[design].items()

@@ -360,6 +360,7 @@ def _letters(
 
 
 def _runs(atoms: Sequence[Atom]) -> Iterator[tuple[int, int]]:
+    """Yield the first and the last + 1 atom of letters that look alike; spaces end no run."""
     first = -1
     last = -1  # the last letter
     for index, atom in enumerate(atoms):

@@ -264,6 +264,7 @@ def shown_lines(
 
 
 def _chosen(lines: Sequence[Sequence[Atom]], most: int) -> list[int]:
+    """Return which of the lines are shown, ascending: both ends, and around the citation."""
     count = len(lines)
     if count <= most:
         return list(range(count))

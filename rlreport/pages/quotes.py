@@ -175,6 +175,7 @@ def check_quotes(
 def _state(
     quote: Quote, rows: Mapping[tuple[int, int], int], rollouts: Rollouts
 ) -> QuoteState:
+    """Return whether a quote is in its response, or why that is not known."""
     row = rows.get((quote.step, quote.n))
     if row is None:
         return QuoteState.NO_RESPONSE
@@ -184,10 +185,12 @@ def _state(
         return QuoteState.NO_TEXT
     if rollout.hidden:
         return QuoteState.REDACTED
-    texts = list(_texts_of(rollout))
+    texts = [text for text in _texts_of(rollout) if text]
+    if not texts:
+        return QuoteState.NO_TEXT
     if any(holds_quote(text, quote.text) for text in texts):
         return QuoteState.CHECKED
-    return QuoteState.NOT_FOUND if any(texts) else QuoteState.NO_TEXT
+    return QuoteState.NOT_FOUND
 
 
 def _texts_of(rollout: Rollout) -> Iterator[str]:

@@ -162,14 +162,20 @@ def _does_harm(run: Run) -> bool:
 
 
 def _levels_of_rise(curve: Curve) -> tuple[Level, Level]:
-    """Return the levels before and after a rise that other outputs print, too."""
-    event = curve.climb or curve.hump
+    """Return the levels before and after a rise that other outputs print, too.
+
+    It is a climb that lasts to the end or, without one, a hump, which has its highest level inside.
+    """
+    rise = curve.climb or curve.hump
+    if rise is None:
+        return curve.first, curve.last
     start = curve.first
-    if event is not None and event.before > start.value:
-        start = curve.lowest_in((int(curve.steps[0]), event.onset))
-    if event is None or event is curve.climb:
+    # What had grown already before this rise counts as part of it.
+    if rise.before > start.value:
+        start = curve.lowest_in((int(curve.steps[0]), rise.onset))
+    if rise is curve.climb:
         return start, curve.last
-    return start, curve.highest_in((event.onset, event.until))
+    return start, curve.highest_in((rise.onset, rise.until))
 
 
 class _EntropyExplosion(Limits):

@@ -20,6 +20,7 @@ from rlreport.check.finding import (
     REFERENCE_REWARD,
     Fact,
     Facts,
+    Onset,
     Rank,
     Result,
     Severity,
@@ -185,20 +186,15 @@ def _fall(run: Run) -> Result:
         if explained or course.curve.valley is None:
             return Result()
         return _judge_dip(check, run, course, course.curve.valley)
-    facts: Facts = {**quantities.levels_of(course), "kind": "fell"}
+    # Without a fall as an event, the reward went gradually from its best level to its last.
     best = course.top.value
-    end = course.last.value
     onset = onset_of(course.curve)
     z = abs(course.curve.changed or 0.0)
     if fall is not None:
         best = fall.before
         onset = event_onset(fall)
         z = abs(fall.z or z)
-    if death is not None:
-        # The last level, as the first steps of the dead piece may still fall
-        began = min(onset.step if onset else death.onset, death.onset)
-        facts = {**facts, "kind": "dead", "end": end, "since": death.onset}
-        facts = {**facts, "began": began}
+    end = course.last.value
     lost = run.limits.test(RewardCollapse.lost, ">", lost_part(course, end))
     is_sure = run.limits.test(RewardCollapse.z, ">", z)
     if death is None and not (lost.met and is_sure.met):
@@ -212,11 +208,27 @@ def _fall(run: Run) -> Result:
         run,
         severity,
         [lost, is_sure],
-        {**facts, **(explained or {})},
+        {**_facts_of_fall(course, death, onset), **(explained or {})},
         _fallen(run, best, end),
         series=quantities.reward(run),
         onset=onset,
     )
+
+
+def _facts_of_fall(course: Course, death: Event | None, onset: Onset | None) -> Facts:
+    """Return the facts of a reward that fell or, with ``death``, stays constant since then."""
+    facts: Facts = {**quantities.levels_of(course), "kind": "fell"}
+    if death is None:
+        return facts
+    began = death.onset if onset is None else min(onset.step, death.onset)
+    return {
+        **facts,
+        "kind": "dead",
+        # The last level, as the first steps of the dead piece may still fall
+        "end": course.last.value,
+        "since": death.onset,
+        "began": began,
+    }
 
 
 def _fallen(run: Run, before: float, end: float) -> Ranking:
@@ -304,6 +316,7 @@ def _sides_of_fall(run: Run) -> _Sides | None:
 
 
 def _judge_dip(check: Check, run: Run, course: Course, valley: Event) -> Result:
+    """Return the finding of a reward that fell and recovered, a note if that was short."""
     inside = (course.steps >= valley.onset) & (course.steps <= valley.until)
     count = int(np.count_nonzero(inside))
     lasted = run.limits.test(RewardCollapse.dip, ">", count / len(course.steps))
