@@ -49,9 +49,8 @@ class Column:
     help: str
     dtype: str = "float64"
     kind: NumberKind = "number"  # its format on pages
-    signed: bool = (
-        False  # whether the token view colors values above and below 0 differently
-    )
+    # whether the token view colors values above and below 0 differently
+    signed: bool = False
     # in the response list: shown, hidden until the reader selects the column, or never ("")
     listed: Literal["", "shown", "hidden"] = ""
     table: str = ""  # the table that it is a column of

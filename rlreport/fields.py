@@ -15,12 +15,10 @@ Kind = Literal[
 ]
 
 
-LARGEST_STEP = (
-    2**53
-)  # Larger steps are invalid, as float64 cannot represent them exactly
-LARGEST_NUMBER = (
-    1e150  # Larger numbers, either sign, count as missing: their squares may overflow
-)
+# Larger steps are invalid, as float64 cannot represent them exactly
+LARGEST_STEP = 2**53
+# Larger numbers, either sign, count as missing: their squares may overflow
+LARGEST_NUMBER = 1e150
 
 
 class AssumedStep(int):
@@ -36,9 +34,8 @@ class Field:
     meaning: str  # with its unit
     required: bool = False  # whether a row without this field is invalid
     column: bool = False  # whether the response list has a column for the value
-    at_hand: str = (
-        ""  # for docs: from which variable a PPO training loop can log the value
-    )
+    # for docs: from which variable a PPO training loop can log the value
+    at_hand: str = ""
     feeds: str = ""  # for docs: what the report computes from the value
 
 
@@ -129,9 +126,8 @@ TOKEN_ARRAYS = tuple(field.name for field in FIELDS if field.kind == "floats")
 # Canonical fields that get no column in the response list; any other logged scalar does
 NO_COLUMN = frozenset(field.name for field in FIELDS if not field.column)
 
-UnreadFields = dict[
-    str, str
-]  # dotted name of a logged field that no format recognizes -> type
+# Dotted name of a logged field that no format recognizes -> type
+UnreadFields = dict[str, str]
 
 MOST_UNREAD_FIELDS = 64  # maximum number of unrecognized fields that are reported
 _LONGEST_NAME = 80  # characters; longer names are cut

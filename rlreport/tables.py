@@ -299,9 +299,8 @@ class TextSample:
     """The texts of S sampled responses as units: tokens, or words and CJK characters."""
 
     rows: NDArray[np.int64]  # (S,), row numbers in the response table, ascending
-    offsets: NDArray[
-        np.int64
-    ]  # (S + 1,), start of each response in ``units``, then their end
+    # (S + 1,), start of each response in ``units``, then their end
+    offsets: NDArray[np.int64]
     units: NDArray[np.int32]  # (sum of lengths,), indices into ``vocabulary``
     vocabulary: list[str]  # tokens as logged, or words and CJK characters
     unit: str  # ``token`` or ``word``
@@ -584,9 +583,8 @@ def _cut(sample: TextSample, low: int, high: int) -> TextSample:
     """Return the sample of rows ``low`` to ``high`` (exclusive), which become 0, 1, …"""
     # Not all rows are sampled: the positions in the sample of those that are, in ascending order
     first, end = np.searchsorted(sample.rows, (low, high)).tolist()
-    offsets = sample.offsets[
-        first : end + 1
-    ]  # one more than texts: the end of the last
+    # One more than texts: the end of the last
+    offsets = sample.offsets[first : end + 1]
     return replace(
         sample,
         rows=sample.rows[first:end] - low,

@@ -273,7 +273,7 @@ SHARES = {
 }
 """What responses of agents have, and how many of them."""
 
-# Checks of what null runs do not log: metrics, environments, advantages, labels
+# Checks of what null runs do not log beyond ``Check.needs``: metrics, environments
 NOT_IN_NULL_RUNS = (
     "gradient_explosion",
     "no_updates",
@@ -281,32 +281,39 @@ NOT_IN_NULL_RUNS = (
     "mix_changed",
     "failed_rollouts",
     "reward_part_dominance",
-    "advantage_mismatch",
-    "advantage_outlier",
-    "advantage_baseline",
     "uneven_groups",
-    "dropped_groups",
-    "sharpening",
-    "reward_not_trained",
-    "mask_covers_environment",
-    "eos_not_sampled",
-    "tokens_are_not_text",
-    "temperature",
-    # They need labels, words of prompts, ranks, parts or metrics: ``law_cases`` has correct logs
+    # They need words of prompts, ranks, parts or metrics: ``law_cases`` has correct logs
     "answers_other_prompt",
     "rank_differs",
-    "rewards_shifted",
-    "label_lost",
-    "right_answers_unpaid",
-    "label_reward_mismatch",
     "part_falls",
     "unearned_gain",
     "part_stays_zero",
-    "format_rewarded",
     "clip_share_contradicts",
     "sources_disagree",
     "impossible_values",
 )
+# Columns that checks need and null runs have, so that the checks are held to be quiet there
+NULL_COLUMNS = (
+    "at_turn_limit",
+    "empty_results",
+    "kl_k1",
+    "lag",
+    "late_calls",
+    "log_weight",
+    "logp_tokens",
+    "markup_turns",
+    "mismatch_k3",
+    "prompt_id",
+    "response_chars",
+    "reward",
+    "surprisal_mean",
+    "tool_calls",
+    "tool_errors",
+    "unclosed_thinking",
+    "unparsed_calls",
+    "void_turns",
+)
+NULL_CRITIC_COLUMNS = ("return_m2", "value_error_m2")
 NULL_STEPS = 40
 RESPONSES = 64
 PROMPTS = 150

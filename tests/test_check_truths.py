@@ -8,9 +8,17 @@ import pytest
 from benchmarks.lab.curves import CASES
 from rlreport.check import run_checks
 from rlreport.check.registry import CHECKS
+from rlreport.check.run import Run
 from rlreport.cli.terminal import short_verdict_lines, verdict_lines
 from tests import pseudo
-from tests.judged_runs import FAULTY, HEALTHY, NOT_IN_NULL_RUNS, null_run
+from tests.judged_runs import (
+    FAULTY,
+    HEALTHY,
+    NOT_IN_NULL_RUNS,
+    NULL_COLUMNS,
+    NULL_CRITIC_COLUMNS,
+    null_run,
+)
 from tests.running import in_ci
 
 SEEDS = (0, *in_ci(1))
@@ -65,14 +73,30 @@ def test_cases_on_which_simple_rules_fail(name: str) -> None:
 def test_no_check_warns_in_more_than_one_in_a_hundred_null_runs(runs: int) -> None:
     warned: Counter[str] = Counter()
     ran: Counter[str] = Counter()
+    expected: Counter[str] = Counter()
     for seed in range(runs):
-        verdict = run_checks(null_run(seed))
+        tables = null_run(seed)
+        verdict = run_checks(tables)
         warned.update(f.id for f in verdict.findings if f.severity != "info")
         ran.update([*verdict.passed, *(f.id for f in verdict.findings)])
+        run = Run(tables)
+        for check in CHECKS:
+            if all(need.is_available(run) for need in check.needs):
+                expected[check.id] += 1
     assert {check: times for check, times in warned.items() if times > 1} == {}
-    # Groups are judged without a critic, critics with one.
-    sometimes = dict.fromkeys(("zero_variance_groups", "group_std_fall"), runs // 4)
-    sometimes["value_divergence"] = runs - runs // 4
-    sometimes |= dict.fromkeys(NOT_IN_NULL_RUNS, 0)
-    expected = {check.id: sometimes.get(check.id, runs) for check in CHECKS}
-    assert {check.id: ran[check.id] for check in CHECKS} == expected
+    # What their needs do not say: groups are judged without a critic, others not at all.
+    for check_id in ("zero_variance_groups", "group_std_fall"):
+        expected[check_id] = runs // 4
+    for check_id in NOT_IN_NULL_RUNS:
+        expected[check_id] = 0
+    times_run = {check.id: ran[check.id] for check in CHECKS}
+    assert times_run == {check.id: expected[check.id] for check in CHECKS}
+
+
+def test_null_runs_have_what_checks_need_and_three_of_four_have_a_critic() -> None:
+    for seed in range(4):
+        run = Run(null_run(seed))
+        wanted = set(NULL_COLUMNS)
+        if seed > 0:
+            wanted.update(NULL_CRITIC_COLUMNS)
+        assert {column for column in wanted if not run.has(column)} == set()

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from rlreport import RolloutWriter
-from rlreport.check import means
 from rlreport.check.judges import sampler
 from rlreport.check.run import Run
 from rlreport.columns import RESPONSE_COLUMNS, STEP
@@ -178,7 +177,7 @@ def test_the_format_of_the_extending_page_reads_its_files(tmp_path, monkeypatch)
 def test_the_check_of_the_contributing_page_finds_its_run_and_says_since_when():
     text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
     code, entry = map(dedent, re.findall(r"```python\n(.*?)```", text, re.S))
-    space = {**vars(sampler), **vars(judged_runs), "means": means}
+    space = {**vars(sampler), **vars(judged_runs)}
     exec(code, space)
     make, check, (low, high) = eval(f"{{{entry}}}", space)["slow rollouts"]
     found = space[check].run(Run(make(0))).finding

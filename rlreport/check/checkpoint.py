@@ -155,10 +155,11 @@ def _spoiling(findings: list[Finding]) -> list[Finding]:
     Other warnings may be harmless.
     """
     critical = [one for one in findings if one.severity is Severity.CRITICAL]
-    # What fell and recovered has an end.
-    spoiling = (*LOSSES, *HACKS)
-    falls = [one for one in findings if one.id in spoiling and one.until is None]
-    return critical or falls
+    if critical:
+        return critical
+    losses_and_hacks = [one for one in findings if one.id in (*LOSSES, *HACKS)]
+    # A finding with an end is about what has recovered.
+    return [one for one in losses_and_hacks if one.until is None]
 
 
 def _is_refuted(run: Run, finding: Finding) -> bool:

@@ -169,6 +169,7 @@ def _way_up(told: _Telling) -> str:
 
 
 def _end_of_rise(told: _Telling) -> str:
+    """Return whether a rise is over, or when half of it was reached; "" if that says nothing."""
     curve = told.course.curve
     name = _name_of(told.course)
     if told.has_slipped:
@@ -406,6 +407,7 @@ def _with_plateau(clause: str, told: _Telling) -> str:
 
 
 def _dip_words(told: _Telling) -> str:
+    """Return the template for a quantity that fell and recovered."""
     if told.fall_is_told and not told.differ("first", "last"):
         return translatable("{name} starts and ends at {last}")
     before, after = _levels_around_low(told)
@@ -455,7 +457,10 @@ def _facts_of_course(told: _Telling, literal: str) -> dict[str, Fact]:
 
 
 def _with_low(clause: str, literal: str, told: _Telling) -> str:
-    """Return the clause; if the quantity recovered, with the low before."""
+    """Return the clause; if the quantity recovered, with the low before.
+
+    ``literal`` is the template of the clause, which may have a place for the low already.
+    """
     low = told.low
     if low is None or "{low" in literal or told.fall_is_told:
         return clause

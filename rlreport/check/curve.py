@@ -83,9 +83,8 @@ class Excursion:
 
     steps: tuple[int, int]
     level: float  # the median of its values
-    before: (
-        float | None
-    )  # the level before it, None if it is there from the first steps on
+    # the level before it, None if it is there from the first steps on
+    before: float | None
     is_dated: bool  # whether it is clearly beyond the limit, so that its first step means something
     lasts: bool  # whether it goes on until the end
     count: int  # number of values in it
@@ -122,9 +121,8 @@ class Curve:
     pieces: tuple[Stretch, ...]
     events: tuple[Event, ...]
     departure: Departure | None  # when it left its first level for its last
-    noise: (
-        float  # standard deviation of a value around the pieces, NaN of a single value
-    )
+    # standard deviation of a value around the pieces, NaN of a single value
+    noise: float
 
     def __len__(self) -> int:
         return len(self.values)
@@ -353,6 +351,7 @@ def read_curve(
 
 
 def _of_one_value(prepared: Prepared, steps: Ints, values: Floats) -> Curve:
+    """Return the curve of a single value, which is its only level."""
     step = int(prepared.steps[0])
     known = prepared.errors is not None and np.isfinite(prepared.errors[0])
     error = (

@@ -76,9 +76,8 @@ class Event:
     low: int
     high: int
     until: int  # the last step of it
-    before: (
-        float  # the level from which it went, NaN if it was so from the first step on
-    )
+    # the level from which it went, NaN if it was so from the first step on
+    before: float
     level: float  # the level to which it went
     z: float | None  # its size in standard errors, None if it has none
 
@@ -301,6 +300,7 @@ class _Events:
         return bool(chance * count / len(side) > CHANCE)
 
     def _dated(self, candidate: _Candidate, z: float) -> Event:
+        """Return a fall or a rise as an event, with when it began."""
         prepared = self.fitted.prepared
         until = self.fitted.count if self.to_the_end else candidate.bottom.index + 1
         began = _departure(
@@ -458,6 +458,7 @@ def _ordered_pairs(high: Floats, low: Floats) -> float:
 
 
 def _dead(fitted: Fitted) -> list[Event]:
+    """Return the event of a series that stays constant at its end, if it does."""
     end = fitted.pieces[-1] if fitted.pieces else None
     if end is None or end.kind != "dead":
         return []

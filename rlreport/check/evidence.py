@@ -41,9 +41,8 @@ class Ranking(NamedTuple):
 
     by: Floats  # a figure of each response, float64 (rows,); NaN comes last
     among: Floats | Bools  # (rows,)
-    highest: bool = (
-        True  # whether those with the highest figure come first, else the lowest
-    )
+    # whether those with the highest figure come first, else the lowest
+    highest: bool = True
     unit: str = ""  # of ``by``; "" does not show the values
     # index of the token to look at, float64 (rows,), NaN for none
     token: Floats | None = None
@@ -52,6 +51,23 @@ class Ranking(NamedTuple):
     at_end: bool = False
     # whether the claim is one on the last steps, whenever it began
     in_last_window: bool = False
+
+    @classmethod
+    def beyond(
+        cls,
+        values: Floats,
+        op: Op,
+        bound: float,
+        *,
+        unit: str = "",
+        at_end: bool = False,
+    ) -> Ranking:
+        """Choose responses for which ``value op bound``, those that are farthest beyond it first.
+
+        ``values`` are those of responses, float64 (rows,), NaN for one without a value.
+        """
+        is_highest = op in {">", ">="}
+        return cls(values, beyond(values, op, bound), is_highest, unit, at_end=at_end)
 
     @property
     def fulfils(self) -> Bools:

@@ -94,11 +94,12 @@ class Excerpts:
     def _cut(self, example: Example, turn: int | None, index: int | None) -> Example:
         rollout = self._texts[self._row_of[example.step, example.n]]
         text = rollout.response if turn is None else rollout.conversation[turn].words
-        if index is not None:  # blanks are joined below
-            index = len(" ".join(text[:index].split()))
-        text = " ".join(text.split())
         if index is None:
+            text = _single_spaced(text)
             index = _place_of_interest(text, rollout, example)
+        else:
+            index = len(_single_spaced(text[:index]))
+            text = _single_spaced(text)
         return replace(example, turn=turn, excerpt=_around(text, index))
 
 
@@ -153,15 +154,24 @@ def _around(text: str, center: int) -> str:
     return before + text[start:stop] + after
 
 
+def _single_spaced(text: str) -> str:
+    """Return a text with one space for any white space within it, and none around it."""
+    return " ".join(text.split())
+
+
 def _place_of_interest(text: str, rollout: Rollout, example: Example) -> int:
-    """Return the index of the text to look for, else of the token, else of start or end."""
+    """Return the index around which a text shows what an example is cited for.
+
+    It is that of the text to look for, else that of the token, else the start or the end.
+    ``text`` is single-spaced.
+    """
     if example.look_for:
         found = _pattern(example.look_for).search(text)
         if found:
-            # A long text is shown from its start, a short one in the middle.
+            # The middle of the text, but of a long one only so far that its start is shown
             half = min(len(found.group()), EXCERPT) // 2
             return found.start() + half
     if example.token is not None and example.token < len(rollout.tokens):
         text_before = "".join(rollout.tokens[: example.token])
-        return len(" ".join(text_before.split()))
+        return len(_single_spaced(text_before))
     return len(text) if example.at_end else 0

@@ -136,9 +136,8 @@ class Noise:
 class Fit:
     """Where the pieces of a series begin, and its noise."""
 
-    cuts: tuple[
-        int, ...
-    ]  # index of the first value of each piece, then the number of values
+    # index of the first value of each piece, then the number of values
+    cuts: tuple[int, ...]
     lines: Floats  # float64 (n,), the line of its piece at each value
     noise: Noise
     is_clear: bool  # whether it explains more than slow noise ever does
@@ -312,6 +311,7 @@ class _Search:
         return (squares + prior) / (freedom + PRIOR_FREEDOM)
 
     def _best_of(self, options: list[_Option]) -> _Option:
+        """Return the fit to use, and note whether it is a clear one (``is_clear``)."""
         best = options[0]
         for option in options[1:]:
             if option.price < best.price - 1e-9:

@@ -86,9 +86,8 @@ class Gain:
     still: tuple[GainPart, ...]
     # whether the gain is that of other parts alone, while ``still`` surely did not rise much
     is_unearned: bool
-    of_others: (
-        float  # share of the parts that pay for something else than right answers
-    )
+    # share of the parts that pay for something else than right answers
+    of_others: float
     is_format: bool  # whether most of what rose is the format of answers
 
 
@@ -118,14 +117,15 @@ def gain_by_parts(run: Run) -> Gain | None:
 def choices_of_parts(
     logged: Mapping[str, Series], total: Series
 ) -> list[dict[str, Series]]:
-    """Return the logged parts without copies of the whole reward, then with those of other names.
+    """Return the sets of parts that may add up to the reward, the likeliest first.
 
-    The only part that varies is a copy, too: it is told from one by its name.
+    A part like the whole reward is a copy of it, such as "score", which is left out. Or it is the
+    only part that varies, and so makes the reward what it is: then it has another name.
     """
-    copies = {name for name, part in logged.items() if parts.is_copy(part, total)}
-    by_name = set(filter(parts.named_whole, copies))
+    like_total = {name for name, part in logged.items() if parts.is_copy(part, total)}
+    copies_by_name = {name for name in like_total if parts.named_whole(name)}
     choices = []
-    for left_out in (copies, by_name):
+    for left_out in (like_total, copies_by_name):
         choice = {name: part for name, part in logged.items() if name not in left_out}
         if len(choice) > 1 and choice not in choices:
             choices.append(choice)
@@ -218,36 +218,35 @@ def _levels(series: Series, course: Course) -> tuple[float, float]:
 
 
 def _gain(run: Run, course: Course, shares: Sequence[GainPart]) -> Gain:
+    """Return the gain with these shares: what rose, and which scores of right answers did not."""
     by_share = sorted(shares, key=lambda part: -part.share)
     rose = tuple(part for part in by_share if part.share >= NAMED)
     others = [part for part in by_share if _is_other(run, part)]
     of_others = sum(part.share for part in others)
     of_format = sum(part.share for part in others if is_format(part.name))
     right = _right_scores(run)
-    # What rose for a while, or may have risen, is not called still.
-    still = [one for one in right if not _may_have_risen(one)]
-    is_certain = bool(right) and all(_surely_still(one) for one in right)
-    of_name = {part.name: part for part in shares}
-    told = []
-    for one in still:
-        known = of_name.get(one.name)
-        share = known.share if known is not None else math.nan
-        curve = one.course.curve
-        told.append(
-            GainPart(
-                one.name,
-                share,
-                curve.first.value,
-                curve.last.value,
-                fell=curve.fell,
-                rose=one.course.probable > 0,
-            )
+    is_certain = bool(right) and all(_surely_still(score) for score in right)
+    share_of = {part.name: part.share for part in shares}
+    still = []
+    for score in right:
+        # What rose for a while, or may have risen, is not called still.
+        if _may_have_risen(score):
+            continue
+        curve = score.course.curve
+        part = GainPart(
+            score.name,
+            share_of.get(score.name, math.nan),
+            curve.first.value,
+            curve.last.value,
+            fell=curve.fell,
+            rose=score.course.probable > 0,
         )
+        still.append(part)
     return Gain(
         first=course.first.value,
         last=_end(course).value,
         rose=rose,
-        still=tuple(told),
+        still=tuple(still),
         is_unearned=is_certain and of_others >= run.limits[UnearnedGain].others,
         of_others=of_others,
         is_format=of_format >= of_others / 2,

@@ -63,21 +63,20 @@ def with_excerpts(
     pairs = [] if judged.pair is None else [judged.pair]
     excerpts = Excerpts([*examples, *pairs], responses, rollouts)
 
-    def with_texts_of_examples(finding: Finding) -> Finding:
+    def with_excerpts_of_examples(finding: Finding) -> Finding:
+        """Return a finding whose examples have excerpts, cut where its check says."""
         check = BY_ID.get(finding.id)
-        evidence = [
-            excerpts.of(
-                example,
-                shows=check.turn if check else None,
-                place=check.place if check else None,
-                facts=finding.facts,
-            )
+        shows = check.turn if check else None
+        place = check.place if check else None
+        evidence = tuple(
+            excerpts.of(example, shows=shows, place=place, facts=finding.facts)
             for example in finding.evidence
-        ]
-        return replace(finding, evidence=tuple(evidence))
+        )
+        return replace(finding, evidence=evidence)
 
-    told = judged.map(with_texts_of_examples)
-    return replace(told, pair=judged.pair and excerpts.of(judged.pair))
+    outcome = judged.map(with_excerpts_of_examples)
+    pair = None if judged.pair is None else excerpts.of(judged.pair)
+    return replace(outcome, pair=pair)
 
 
 # Figure of the policy -> columns of responses and roles of trainer metrics; each of them shows it
@@ -257,16 +256,23 @@ def _result_of(
     if death is None or not is_divided:
         return whole
     finding = whole.finding
-    if check.event and finding and finding.onset and finding.onset.high < death.onset:
-        return whole
-    if finding and finding.until is not None and finding.until < death.onset:
+    if finding is not None and _precedes(check, finding, death):
         return whole
     part = run.between(int(run.steps[0]), death.onset)
     before = _run_check(check, part, start)
+    if finding is None:
+        return whole if before.finding is None else before
     if before.finding is None:
-        return whole if finding is None else _of_death(whole, finding, death, run)
-    is_cause = check.rank is Rank.CAUSE
-    return before if is_cause or finding is None else whole
+        return _of_death(whole, finding, death, run)
+    return before if check.rank is Rank.CAUSE else whole
+
+
+def _precedes(check: Check, finding: Finding, death: Event) -> bool:
+    """Return whether what was found was over before the death of the reward."""
+    is_over = finding.until is not None and finding.until < death.onset
+    began = finding.onset
+    is_event_before = check.event and began is not None and began.high < death.onset
+    return is_over or is_event_before
 
 
 def _of_death(result: Result, finding: Finding, death: Event, run: Run) -> Result:

@@ -4,7 +4,7 @@ A fault that is there from the first step on changes nothing, so no curve shows 
 a relation that a correct trainer obeys: the best reward is earned by right answers, advantages
 follow rewards, the KL of an untrained policy is 0. A check of such a relation computes a figure of
 the responses in each block (``figures_by_block``), which tells what was violated, since when and by
-how much (``BlockFigures``); that of a share is one call of ``judge_ratio``. The checks are in
+how much (``BlockFigures``); that of a share is one call of ``judge_violations``. The checks are in
 ``check.judges``.
 """
 
@@ -217,6 +217,33 @@ def with_start(
         stop = int(counted[least_rows - 1]) + 1
         since_first = figure(run.window(0, stop)).is_violated
     return BlockFigures(run, windows, figures, since_first)
+
+
+def judge_violations(
+    check: Check,
+    run: Run,
+    violates: Floats,
+    limit: Limit[float],
+    ranking: Ranking,
+    *,
+    severity: Severity = Severity.WARNING,
+    facts: Callable[[Bools], Facts] = lambda rows: MappingProxyType({}),
+) -> Result:
+    """Find that too large a share of responses violates a relation in a block of steps.
+
+    ``violates`` is 1 for a response that does, 0 for another, NaN if it is not known, float64
+    (rows,); the other arguments are those of ``judge_ratio``.
+    """
+    counted = np.where(np.isfinite(violates), 1.0, np.nan)
+    return judge_ratio(
+        check,
+        run,
+        (violates, counted),
+        limit,
+        ranking,
+        severity=severity,
+        facts=facts,
+    )
 
 
 def judge_ratio(

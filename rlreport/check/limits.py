@@ -107,9 +107,8 @@ class Tested:
     bound: float  # the limit's value for this run
     value: float  # as a multiple of another number if the limit is one
     met: bool  # whether ``value op bound``
-    steps: tuple[int, int] | None = (
-        None  # of which the value is the mean, None if of others
-    )
+    # of which the value is the mean, None if of others
+    steps: tuple[int, int] | None = None
 
     @property
     def nearness(self) -> float:

@@ -116,9 +116,8 @@ class Figure:
     # what logs it besides the columns of the table of steps
     of: str = "quantity"  # or "part", "column" (further ones of the log), "metric"
     name: str = ""  # as logged: of a part, a further column or a metric
-    subject: str = (
-        ""  # chart of the overview that shows it, "" if it has none of such a name
-    )
+    # chart of the overview that shows it, "" if it has none of such a name
+    subject: str = ""
 
     @property
     def quantity(self) -> Quantity | None:
@@ -155,9 +154,8 @@ class MovedFigures:
 
     figures: tuple[Moved, ...] = ()
     onset: Onset | None = None  # of the lead finding, None if it has no date or no lead
-    keep: int | None = (
-        None  # step of the checkpoint to keep, None if it is the last or none
-    )
+    # step of the checkpoint to keep, None if it is the last or none
+    keep: int | None = None
 
     def __bool__(self) -> bool:
         return bool(self.figures)
@@ -292,9 +290,8 @@ def _are_alike(one: Series, other: Series, unexplained: float = parts.COPY) -> b
     others = np.diff(other.values[in_other])
     finite = np.isfinite(changes) & np.isfinite(others)
     if not finite.any():
-        return (
-            True  # no two steps in a row have a value in both: only the values can tell
-        )
+        # No two steps in a row have a value in both: only the values can tell
+        return True
     steps = np.arange(len(changes))
     # The change from step to step without the largest ones
     small = np.abs(changes) <= np.quantile(np.abs(changes[finite]), SMALL_CHANGES)

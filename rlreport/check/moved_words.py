@@ -182,7 +182,7 @@ def _times(figure: Figure, before: float, after: float) -> str:
 def _nearly_zero(curve: Curve) -> float:
     """Return below which level a curve is as good as zero: in its noise, or far below its range."""
     span = curve.highest.value - curve.lowest.value
-    # The noise of a size may be that of its logarithm.
+    # A size may be fitted as its logarithm: then its noise is no difference of values.
     noise = 0.0 if curve.kind is Kind.SIZE else curve.noise
     return max(noise, NEARLY_ZERO * span)
 

@@ -45,9 +45,8 @@ class Kind(StrEnum):
 
     SERIES = "series"  # one mean of each step
     SIZE = "size"  # the same, of a positive quantity that may span decades
-    EVALUATIONS = (
-        "evaluations"  # far apart, on the same prompts: independent of each other
-    )
+    # far apart, on the same prompts: independent of each other
+    EVALUATIONS = "evaluations"
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,9 +132,8 @@ def _starts_of_repeated(values: Floats) -> Ints | None:
     if len(values) < MIN_REPEATED:
         return None
     changes = np.flatnonzero(np.diff(values)) + 1
-    lengths = np.diff(
-        changes
-    )  # without the first and the last run, which may be cut off
+    # without the first and the last run, which may be cut off
+    lengths = np.diff(changes)
     if len(lengths) < FEWEST_RUNS:
         return None
     usual = int(np.median(lengths))

@@ -659,7 +659,7 @@ def _usual_name(words: tuple[str, ...], written: list[list[str]]) -> tuple[str, 
         name = written_once(name)
     stem = None
     if len(once) == 1 and name.isalpha():
-        stem = _common_stem(name, written)
+        stem = _common_stem(name, [spelling for (spelling,) in written])
     return (name, False) if stem is None else (stem, True)
 
 
@@ -704,9 +704,12 @@ def _at(forms: list[str], indices: list[int]) -> list[str]:
     return [forms[index] for index in indices]
 
 
-def _common_stem(name: str, written: list[list[str]]) -> str | None:
-    """Return the common start of a word's forms and "*", None if nearly all are ``name``."""
-    forms = [written_once(form[0].strip().lower()) for form in written]
+def _common_stem(name: str, spellings: list[str]) -> str | None:
+    """Return the common start of a word's forms and "*", None if nearly all are ``name``.
+
+    ``spellings`` are those of the word at each place, as logged.
+    """
+    forms = [written_once(spelling.strip().lower()) for spelling in spellings]
     if forms.count(name.lower()) >= SAME * len(forms):
         return None
     return os.path.commonprefix(forms) + "*"  # noqa: RUF071 (characters are meant)

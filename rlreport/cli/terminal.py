@@ -292,9 +292,8 @@ def skipped_lines(tables: Tables) -> list[str]:
         message("left out: {place}: {reason}", place=location(bad), reason=bad.reason)
         for bad in tables.bad_lines[:LISTED]
     ]
-    other_count = tables.bad_count - len(
-        lines
-    )  # ``bad_lines`` may not have all of them
+    # ``bad_lines`` may not have all of them
+    other_count = tables.bad_count - len(lines)
     if other_count > 0:
         lines.append(
             message(

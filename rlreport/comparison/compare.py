@@ -496,6 +496,7 @@ class _Prompts(NamedTuple):
 
 
 def _prompts_of(means: Means) -> _Prompts:
+    """Return which prompts runs share, and whether they are paired by these."""
     # The means are indexed by prompt (``pair``).
     bases = [table.index for table in means.bases]
     news = [table.index for table in means.news]

@@ -266,6 +266,7 @@ class _Category(NamedTuple):
 def _category(
     compared: Compared, weights: Sequence[Floats], members: Sequence[NDArray[np.bool_]]
 ) -> _Category:
+    """Return how many responses of each side are members, and what these earn."""
     shares = [0.0, 0.0]
     sums = [0.0, 0.0]
     for run, (frame, weight, is_in) in enumerate(
@@ -292,6 +293,7 @@ class _Members(NamedTuple):
 
 
 def _properties(compared: Compared, weights: Sequence[Floats]) -> list[Property]:
+    """Return the properties to show, the largest part first: all but one format and environment."""
     members = _members(compared.frames)
     if not compared.whole.paired:
         members += _of_environments(compared.frames)
@@ -485,19 +487,27 @@ def _is_large(part: float, p: float, effect: Effect, least: float = NAMED) -> bo
 def _main_property(
     properties: Sequence[Property], compared: Compared
 ) -> Property | None:
+    """Return the property with which most of the effect goes, None if with none much of it does.
+
+    Of several with about as much, it is the first in the order of properties.
+    """
     effect = compared.whole
+    # A side where all rewards are equal cannot tell what a property is worth there.
     least = ALIKE if any(compared.without_differences) else NAMED
     large = [
-        one
-        for one in properties
-        if one.contrast.is_shown and _is_large(one.part, one.p, effect, least)
+        candidate
+        for candidate in properties
+        if candidate.contrast.is_shown
+        and _is_large(candidate.part, candidate.p, effect, least)
     ]
     if not large:
         return None
-    most = max(abs(one.part) for one in large)
+    largest_part = max(abs(candidate.part) for candidate in large)
+    about_largest = [
+        candidate for candidate in large if abs(candidate.part) >= ALIKE * largest_part
+    ]
     order = [ENVIRONMENT, *_COLUMNS, FORMAT]
-    as_large = [one for one in large if abs(one.part) >= ALIKE * most]
-    return min(as_large, key=lambda one: order.index(one.id))
+    return min(about_largest, key=lambda candidate: order.index(candidate.id))
 
 
 def _main_part(parts: Sequence[RewardPart], effect: Effect) -> RewardPart | None:
@@ -577,22 +587,28 @@ def _weights_of_parts(parts: dict[str, Series], total: Series) -> dict[str, floa
 def _parts_of_effect(
     compared: Compared, weights: Sequence[Floats], in_reward: dict[str, float]
 ) -> list[RewardPart]:
-    """Return each part's own part of the effect, given its weight in the reward."""
+    """Return what each reward part contributes to the effect, the largest contribution first.
+
+    ``weights`` are those of the responses in the mean of their side, (R,) for each run;
+    ``in_reward`` has the weight of each part in the reward.
+    """
     found = []
-    for name, weight in in_reward.items():
+    for name, weight_in_reward in in_reward.items():
+        # A run each, those of BASE first
         values = [
-            weight * frame[name].to_numpy(np.float64) for frame in compared.frames
+            weight_in_reward * frame[name].to_numpy(np.float64)
+            for frame in compared.frames
         ]
         means = [
-            float((one * of_one).sum())
-            for one, of_one in zip(values, weights, strict=True)
+            float((of_run * weights_of_run).sum())
+            for of_run, weights_of_run in zip(values, weights, strict=True)
         ]
         base = rounded(sum(means[: compared.base_count]))
         new = rounded(sum(means[compared.base_count :]))
         effect = compared.effect_on(values)
         part = RewardPart(
             name=name.removeprefix(PART),
-            weight=rounded(weight),
+            weight=rounded(weight_in_reward),
             base=base,
             new=new,
             part=change(base, new),
@@ -600,5 +616,5 @@ def _parts_of_effect(
             p=effect.p,
         )
         found.append(part)
-    found = _with_p_values(found, [one.effect for one in found], compared.whole)
-    return sorted(found, key=lambda one: -abs(one.part))
+    found = _with_p_values(found, [part.effect for part in found], compared.whole)
+    return sorted(found, key=lambda part: -abs(part.part))

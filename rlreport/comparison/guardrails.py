@@ -212,9 +212,8 @@ def _guardrail(
 
     ``means`` are those of responses, ``trainer`` those of the trainer's metrics.
     """
-    column = figure.columns[
-        0
-    ]  # if a run has none of the columns: all values are NaN then
+    # If a run has none of the columns, any will do: all values are NaN then.
+    column = figure.columns[0]
     for candidate in figure.columns:
         if means.have(candidate) or trainer.have(candidate):
             column = candidate

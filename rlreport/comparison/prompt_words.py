@@ -58,6 +58,7 @@ class PromptCounts:
 
 
 def prompt_counts(comparison: Comparison) -> PromptCounts:
+    """Count the changes of prompts, and the directions of those that are not clear."""
     table = comparison.prompt_changes
     unclear = table.loc[table["change"] == "same", "delta"].to_numpy(np.float64)
     directions = {
@@ -88,6 +89,7 @@ def counted(counts: PromptCounts) -> str:
 
 
 def _listed(counts: PromptCounts) -> str:
+    """Return the counts as phrases; without clear changes, only their directions."""
     directions = _of(_DIRECTIONS, counts.directions)
     parts = []
     for change, words in _COUNTED.items():

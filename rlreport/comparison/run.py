@@ -49,9 +49,8 @@ _COUNTS_RESPONSES = re.compile(
 )
 MOST_RESPONSES = 1e9  # of a step; more are no number of responses
 
-LONGEST_WHAT = (
-    600  # Characters of a verdict's sentence; usual ones have half of them at most
-)
+# Characters of a verdict's sentence; usual ones have half of them at most
+LONGEST_WHAT = 600
 
 CUT = "cut_texts"  # Id of the note that the logger cuts texts
 

@@ -54,6 +54,7 @@ class _Saved(NamedTuple):
 
     @classmethod
     def of(cls, packed: bytes) -> _Saved:
+        """Unpack the tokens of a step; see ``rollouts_of`` for errors."""
         size = int.from_bytes(packed[:4], "little")
         header = load_json(packed[4 : 4 + size])
         names = header["columns"]
@@ -61,6 +62,7 @@ class _Saved(NamedTuple):
             raise ValueError("a figure of another version")
         spans = _spans(header, len(packed))
         total = spans[-1][2] if spans else 0
+        # For all tokens, 4 bytes of their ids; then of each column 4 of mantissas, 1 of exponents
         planes = np.frombuffer(packed, np.uint8, offset=4 + size)
         if len(planes) != total * (4 + 5 * len(names)):
             raise ValueError("tokens are cut off")
@@ -81,6 +83,7 @@ class _Saved(NamedTuple):
         return cls(spans, _words(planes[: 4 * total]), texts, raw, columns, given)
 
     def rollout(self, step: int, n: int, tokens: slice) -> Rollout:
+        """Return a response with these tokens, without texts."""
         ids = self.ids[tokens].tolist()
         figures = {name: values[tokens] for name, values in self.columns.items()}
         return Rollout(

@@ -52,9 +52,8 @@ def reference_levels(means: Means, effect: Effect) -> Levels | None:
     shared = base_table.index.intersection(new_table.index)
     base = base_table.loc[shared].mean(axis=1)
     new = new_table.loc[shared].mean(axis=1)
-    spread = max(
-        base.std(), new.std(), abs(effect.value)
-    )  # NaN only of a single prompt
+    # It is NaN only of a single prompt.
+    spread = max(base.std(), new.std(), abs(effect.value))
     is_large = abs(of_reference.value) >= _LEAST_SHARE * spread
     if not of_reference.is_shown or of_reference.p >= _MOST_P or not is_large:
         return None

@@ -62,6 +62,7 @@ def rewards_differ(outcome: Outcome) -> str:
 
 
 def _parts(outcome: Outcome) -> str:
+    """Return which parts of the reward only one side has."""
     labels = outcome.labels
     base, new = outcome.comparison.reward_parts_that_differ
     literal = translatable("{names} ({side})")
@@ -87,6 +88,7 @@ def _rest(count: int) -> list[str]:
 
 
 def _settings(outcome: Outcome) -> str:
+    """Return which settings of the reward differ."""
     found = [
         setting
         for setting in changed_settings(outcome.bases, outcome.news)

@@ -243,9 +243,8 @@ def sign_flip_p(differences: Floats) -> float:
     signs are enumerated; for more, random signs are sampled and the observed ones are included in
     the sample, so that the test keeps its level (Phipson & Smyth 2010).
     """
-    values = differences[
-        differences != 0
-    ]  # a difference of 0 adds the same with either sign
+    # A difference of 0 adds the same with either sign.
+    values = differences[differences != 0]
     if len(values) <= MAX_ENUMERATED:
         signs = 1 - 2 * _subsets(len(values))  # -1 in the subset, else +1
     else:

@@ -14,7 +14,7 @@ from rlreport.check.course import Course
 from rlreport.check.finding import ToldFinding
 from rlreport.check.run import Run
 from rlreport.check.series import Series, SeriesSource
-from rlreport.columns import STEP
+from rlreport.columns import STEP, Column
 from rlreport.draw.chart import Chart, PageSlot, Scale, drawable, on_one_scale
 from rlreport.draw.curves import (
     ChartStyle,
@@ -109,9 +109,8 @@ class Curve:
     key: str = ""  # id of the curve in the chart's data; "" uses ``title``
     style: Style = (LIGHT["policy"], SOLID)
     role: str = ""  # trainer's metric of the same quantity, see ``metrics.roles``
-    own_scale: bool = (
-        False  # whether its unit may differ from that of the curves before it
-    )
+    # whether its unit may differ from that of the curves before it
+    own_scale: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -487,54 +486,76 @@ def _curve_charts(
         needed = floats(tables.steps, entry.needs)
         if not np.nan_to_num(needed).any():
             return
-    column = STEP[entry.curves[0].column]
-    columns = {curve.key or curve.title: STEP[curve.column] for curve in entry.curves}
+    parts = _parts(tables, run, entry, frame.courses)
+    together, apart = _by_axis(parts, entry)
     title = message(entry.title)
     k = passes_of(run.responses).k if "{k}" in entry.note else 0  # of pass@k
-    # Findings that refer to the entry are marked on each of its charts.
-    findings = [f for f in frame.findings if entry.name in f.charts]
-    style = ChartStyle(
-        wide=entry.wide, percent=column.kind == "share", scale=entry.scale
-    )
+    note = message(entry.note, k=k)
+    yield _part_chart(frame, entry, together, entry.name, title, note=note)
+    for part in apart:
+        yield _part_chart(frame, entry, part, *_name_and_title(entry, part))
 
-    def part_chart(name: str, title: str, part: Part, note: str) -> Chart | None:
-        """Return a chart of the curves of a part; None without values."""
-        axis = part.axis
-        if any(curve.has_band for curve in part.curves):
-            axis = message("{axis}, band ± std", axis=axis)
-            meaning = message("The band is ± one standard deviation.")
-            note = sentences([meaning, note])
-        marked = [replace(finding, charts=(name,)) for finding in findings]
-        chart = curve_chart(
-            replace(frame, findings=marked),
-            name,
-            title,
-            part.curves,
-            replace(style, axis=axis),
-            note=note,
-        )
-        if chart is None:
-            return None
-        shown = columns.get(part.curves[0].key, column)
-        return replace(chart, term=shown.term)
 
-    # Curves on the scale of the first share its chart, others get a chart each.
-    together = Part(message(entry.axis) or column.axis, [])
+def _by_axis(parts: Sequence[Part], entry: CurveChart) -> tuple[Part, list[Part]]:
+    """Return a part with all curves on the scale of the first one, and the other parts."""
+    together = Part(message(entry.axis) or _main_column(entry).axis, [])
     apart = []
-    parts = _parts(tables, run, entry, frame.courses)
     for part in parts:
         if part.shares_axis_with(parts[0]):
             together.curves.extend(part.curves)
         else:
             apart.append(part)
-    yield part_chart(entry.name, title, together, message(entry.note, k=k))
-    for part in apart:
-        first = part.curves[0]
-        if first.key == "validation":
-            own_title = message("Validation")
-        else:
-            own_title = message("{chart}: {curve}", chart=title, curve=first.title)
-        yield part_chart(f"{entry.name}_{first.key}", own_title, part, note="")
+    return together, apart
+
+
+def _main_column(entry: CurveChart) -> Column:
+    """Return the column of the first curve, which says what the chart is about."""
+    return STEP[entry.curves[0].column]
+
+
+def _part_chart(
+    frame: Frame,
+    entry: CurveChart,
+    part: Part,
+    name: str,
+    title: str,
+    *,
+    note: str = "",
+) -> Chart | None:
+    """Return a chart of the curves of a part; None without values."""
+    axis = part.axis
+    if any(curve.has_band for curve in part.curves):
+        axis = message("{axis}, band ± std", axis=axis)
+        meaning = message("The band is ± one standard deviation.")
+        note = sentences([meaning, note])
+    # Findings that refer to the entry are marked on each of its charts.
+    findings = [
+        replace(finding, charts=(name,))
+        for finding in frame.findings
+        if entry.name in finding.charts
+    ]
+    column = _main_column(entry)
+    style = ChartStyle(
+        wide=entry.wide, percent=column.kind == "share", scale=entry.scale, axis=axis
+    )
+    chart = curve_chart(
+        replace(frame, findings=findings), name, title, part.curves, style, note=note
+    )
+    if chart is None:
+        return None
+    columns = {curve.key or curve.title: STEP[curve.column] for curve in entry.curves}
+    term = columns.get(part.curves[0].key, column).term
+    return replace(chart, term=term)
+
+
+def _name_and_title(entry: CurveChart, part: Part) -> tuple[str, str]:
+    """Return the name and the title of the chart of a part that has its own."""
+    curve = part.curves[0]
+    name = f"{entry.name}_{curve.key}"
+    if curve.key == "validation":
+        return name, message("Validation")
+    title = message("{chart}: {curve}", chart=message(entry.title), curve=curve.title)
+    return name, title
 
 
 def _parts(

@@ -340,12 +340,10 @@ class Chart:
     interactive: bool = True
     # (severity, legend text) of each finding (detected problem) whose steps are shaded
     shaded: tuple[tuple[str, str], ...] = ()
-    group: str = (
-        ""  # heading of the group of charts that this one belongs to, "" for none
-    )
-    subject: str = (
-        ""  # second name: findings refer to this chart if no chart is named so
-    )
+    # heading of the group of charts that this one belongs to, "" for none
+    group: str = ""
+    # second name: findings refer to this chart if no chart is named so
+    subject: str = ""
     term: str = ""  # key of the definition of what it shows, "" without one
     # section of the overview: ``lead`` (on top), ``reward``, ``open``, ``time``, ``more`` (folded)
     place: PageSlot = "open"
@@ -355,9 +353,8 @@ class Chart:
     key: tuple[KeyEntry, ...] = ()
     # first and last step that are shown, if they are those around an event, else None
     focus: tuple[float, float] | None = None
-    whole: str = (
-        ""  # the first curve over all steps as an SVG, if the chart has a focus
-    )
+    # the first curve over all steps as an SVG, if the chart has a focus
+    whole: str = ""
     png: bytes = b""  # picture for mail and Markdown, b"" until it is drawn
 
     def sized(self, size: str) -> Chart:
@@ -488,6 +485,7 @@ def _places(node: Any, *path: Any) -> Iterator[tuple[Sequence[Any], str]]:
 
 @cache
 def _forms(design: str) -> dict[str, _Form]:
+    """Return name -> form of a design, as JSON to be filled, with the places of its data."""
     return {
         name: _Form(orjson.dumps(form), list(_places(form)))
         for name, form in _designs()[design].items()

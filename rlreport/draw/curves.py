@@ -257,13 +257,13 @@ def curve_chart(
     if not logged:
         return None
     focused, shown = _focused(frame, name, logged)
-    if focused is frame:
+    if focused is frame:  # the chart shows all steps
         return _curve_chart(
             frame, name, title, logged, style, omitted=omitted, note=note
         )
     note = sentences([note, _focus_note(focused)])
     chart = _curve_chart(focused, name, title, shown, style, omitted=omitted, note=note)
-    # Readers may zoom to other steps.
+    # The static drawing shows the focus; the data has all steps, as readers may zoom to others.
     rows = _rows_of(_without_many_ranges(thinned(frame.steps, logged)))
     spec = {**chart.spec, "data": {"values": rows}}
     return replace(chart, spec=spec, focus=focused.extent)

@@ -55,6 +55,7 @@ _MARGIN = 16  # of a picture
 _SWATCH = 14  # width of a colour of the legend
 _NARROW_SWATCH = 8
 _LETTER = 6.1  # mean width of a letter of a caption
+_GUTTER_LETTERS = (_GUTTER - 10) / _LETTER  # 10: the space between gutter and grid
 _BOLD_LETTER = 7.2
 _TITLE_LETTER = 7.6
 _INKS = {1: "ink-end", 11: "ink-end", 2: "ink-strong", 10: "ink-strong"}
@@ -263,19 +264,23 @@ def _row(row: Row, frame: _Frame, *, is_picture: bool) -> tuple[list[Mark], floa
 
 
 def _gutter(data: FilmRowData, frame: _Frame) -> tuple[list[Mark], float]:
-    """Return which answer it is, and the height that this needs."""
-    y = _PAD + _BASELINE
-    if frame.is_wide:
-        marks = [_text(0, y, data["head"], font_weight="bold", fill="var(--text)")]
-        for words in data["about"]:
-            for line in paragraph(words, (_GUTTER - 10) / _LETTER, _GUTTER_LINES):
-                y += _LINE
-                marks.append(_text(0, y, line, fill="var(--muted)"))
-        return marks, y - _BASELINE + _LINE + _PAD
-    words = " · ".join([data["head"], *data["about"]])
-    shown = fitting(words, frame.width / _BOLD_LETTER)
+    """Return the label of a row, which says whose answer it is, and the height that it needs.
+
+    It stands left of the grid, or in one line above it if the drawing is narrow.
+    """
+    baseline = _PAD + _BASELINE
     bold = {"font_weight": "bold", "fill": "var(--text)"}
-    return [_text(0, y, shown, **bold)], _PAD + _LINE
+    if not frame.is_wide:
+        words = " · ".join([data["head"], *data["about"]])
+        label = fitting(words, frame.width / _BOLD_LETTER)
+        return [_text(0, baseline, label, **bold)], _PAD + _LINE
+    marks = [_text(0, baseline, data["head"], **bold)]
+    for words in data["about"]:
+        for line in paragraph(words, _GUTTER_LETTERS, _GUTTER_LINES):
+            baseline += _LINE
+            marks.append(_text(0, baseline, line, fill="var(--muted)"))
+    bottom = baseline - _BASELINE + _LINE
+    return marks, bottom + _PAD
 
 
 def _grid(lines: Sequence[ShownLine], top: float, frame: _Frame) -> list[Mark]:
@@ -355,6 +360,7 @@ def _letters(
 
 
 def _runs(atoms: Sequence[Atom]) -> Iterator[tuple[int, int]]:
+    """Yield the first and the last + 1 atom of letters that look alike; spaces end no run."""
     first = -1
     last = -1  # the last letter
     for index, atom in enumerate(atoms):

@@ -264,6 +264,7 @@ def shown_lines(
 
 
 def _chosen(lines: Sequence[Sequence[Atom]], most: int) -> list[int]:
+    """Return which of the lines are shown, ascending: both ends, and around the citation."""
     count = len(lines)
     if count <= most:
         return list(range(count))
@@ -280,28 +281,32 @@ def _chosen(lines: Sequence[Sequence[Atom]], most: int) -> list[int]:
 
 
 def _wrapped(atoms: Sequence[Atom], columns: int) -> list[Sequence[Atom]]:
-    """Break a piece into lines, after a space or a wide character where there is one."""
+    """Break a piece into lines of at most ``columns`` cells, which are 2 or more."""
     lines: list[Sequence[Atom]] = []
     start = 0
-    stop = 0  # the last place at which the line may be broken
+    while start < len(atoms):
+        stop = _line_end(atoms, start, columns)
+        lines.append(atoms[start:stop])
+        start = stop
+    return lines or [[]]
+
+
+def _line_end(atoms: Sequence[Atom], start: int, columns: int) -> int:
+    """Return the end of the line that begins at an atom.
+
+    Lines are broken after a space or a wide character, those that have none anywhere.
+    """
+    last_break = start  # the last place at which the line may be broken
     used = 0
-    index = 0
-    while index < len(atoms):
+    for index in range(start, len(atoms)):
         atom = atoms[index]
         # A space at the end of a line needs no room.
         if used + atom.width > columns and atom.text != " ":
-            stop = stop if stop > start else index
-            lines.append(atoms[start:stop])
-            start = index = stop
-            used = 0
-            continue
+            return last_break if last_break > start else index
         used += atom.width
-        index += 1
-        if atom.text in (" ", "↵") or atom.width == 2:
-            stop = index
-    if start < len(atoms):
-        lines.append(atoms[start:])
-    return lines or [[]]
+        if atom.text in (" ", _LINE_END) or atom.width == 2:
+            last_break = index + 1
+    return len(atoms)
 
 
 def fitting(words: str, letters: float) -> str:
@@ -309,7 +314,7 @@ def fitting(words: str, letters: float) -> str:
     found = list(cells(words))
     if sum(cell.width for cell in found) <= letters:
         return "".join(cell.text for cell in found)
-    used = 1
+    used = 1  # by the ellipsis
     kept = ""
     for cell in found:
         used += cell.width

@@ -145,9 +145,8 @@ def _add_text(
     attributes = _without(plot.attributes(element), "transform")
     attributes |= {"x": plot.across(x), "y": _number(y)}
     if is_second and y > plot.height:
-        attributes["class"] = (
-            "second"  # narrow charts have every other number of the steps
-        )
+        # Narrow charts have every other number of the steps
+        attributes["class"] = "second"
     plot.add("text", attributes).text = element.text
 
 

@@ -37,9 +37,8 @@ class Frame:
     within: tuple[float, float] | None = None
     # courses whose events are marked on the charts of their quantities
     courses: Sequence[Course] = ()
-    focus: Focus | None = (
-        None  # steps that one of the charts shows, None if all show all
-    )
+    # steps that one of the charts shows, None if all show all
+    focus: Focus | None = None
     rules: Sequence[RunRule] = ()  # on all charts
     labels_rules: bool = False  # whether all charts label them, above their curves
 

@@ -24,6 +24,7 @@ def rescored_charts(run: Run, function: str) -> list[Chart]:
 
 
 def _charts(run: Run, function: str) -> Iterator[Chart | None]:
+    """Yield the charts of the logged and of the second reward, over the same responses."""
     found = flips(run)
     if not len(run.steps) or not found.is_known.any():
         return

@@ -43,6 +43,7 @@ def time_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
 
 
 def _step_chart(tables: Tables, frame: Frame) -> Chart | None:
+    """Return the time of each step, stacked by phase if phases are logged; None if it is not."""
     by_step = tables.times.by_step
     if "seconds" not in by_step or by_step["seconds"].notna().sum() < 2:
         return None

@@ -182,7 +182,7 @@ def discounted_sums(flat: Floats, offsets: Ints, factor: float) -> Floats:
     chunks = (lengths + _CHUNK - 1) // _CHUNK  # number of chunks of each row
     chunk_offsets = offsets_of(chunks)
     last = row_ends(chunk_offsets)  # the last chunk of each row
-    # The grid has a chunk per row. Of a row's last chunk only the first columns are used; zeros
+    # The grid has a chunk per line. Of a row's last chunk only the first columns are used; zeros
     # after them change no sum.
     last_column = (lengths[chunks > 0] - 1) % _CHUNK
     used = np.ones((int(chunk_offsets[-1]), _CHUNK), dtype=bool)

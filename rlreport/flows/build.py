@@ -142,9 +142,8 @@ class _Prepared(NamedTuple):
 
     thresholds: Thresholds  # of the checks
     chart_functions: list[ChartFunction]
-    summary: (
-        Path | None
-    )  # the file of the GitHub job summary, None if none is asked for
+    # the file of the GitHub job summary, None if none is asked for
+    summary: Path | None
     card: Card
     author_notes: str
     # on the author's notes, the configuration, and what files and variables set

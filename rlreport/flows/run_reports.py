@@ -318,6 +318,7 @@ class _Builds:
 
     def build(self) -> None:
         """Build what was added: the small runs first, several at once."""
+        # Logs may turn out to hold several runs, whose reports are added meanwhile.
         while self._builds:
             builds, self._builds = self._builds, []
             small = [one for one in builds if _is_small(one)]

@@ -50,6 +50,7 @@ def judges_texts(record: Mapping[str, object]) -> dict[str, str]:
 
 
 def _texts(record: Mapping[str, object]) -> Iterator[tuple[str, str]]:
+    """Yield name and text of what a grader wrote, also one level deeper ("judge.reason")."""
     for key, value in record.items():
         if key in CANONICAL:
             continue

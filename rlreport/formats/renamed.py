@@ -334,9 +334,8 @@ class PrimeRLTokens(Renamed):
     def complete(self, row: Row, obj: Row) -> None:
         """Add the tokens of the response, and means over the tokens that were trained on."""
         ids = coerce.ints(obj.get("token_ids"))
-        mask = obj.get(
-            "loss_mask"
-        )  # one entry per id, 1 for tokens that were trained on
+        # One entry per id, 1 for tokens that were trained on
+        mask = obj.get("loss_mask")
         if ids is None or not isinstance(mask, list):
             raise RowError(
                 message("`token_ids` or `loss_mask` is missing or not a list")

@@ -70,6 +70,7 @@ class RLLM(BaseFormat):
         episode_id = obj.get("id", obj.get("episode_id"))
 
         def row_of(agent: _Agent) -> Row:
+            """Return the row of an agent; ``shared`` is what all agents of the episode have."""
             trajectory = agent.trajectory
             # Some versions log the time of the episode only.
             timing = mapping(trajectory.get("timing") or obj.get("timing"))

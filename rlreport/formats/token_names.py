@@ -25,10 +25,8 @@ class TokenNames:
 
     def __init__(self, tokenizer: str | None = None) -> None:
         self._path = tokenizer
-        self._prompt: tuple[list[int], list[str]] = (
-            [],
-            [],
-        )  # the last one, and its strings
+        # Ids of the last prompt, and its strings
+        self._prompt: tuple[list[int], list[str]] = ([], [])
         if tokenizer is not None:
             _load(tokenizer)
 

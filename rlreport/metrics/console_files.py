@@ -53,6 +53,7 @@ def console_records(path: Path, unused: UnusedRows) -> Iterator[Record]:
 
 
 def _records(path: Path, spool: _Spool, unused: UnusedRows) -> Iterator[Record]:
+    """Yield the records of a console; its rows wait in the spool until all are seen."""
     bars = Bars()
     settings = _Settings(_configured_logging_steps(path))
     end = ConsoleEnd()

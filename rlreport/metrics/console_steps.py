@@ -94,26 +94,35 @@ class Phase:
     epoch: float | None = None
 
     def add(self, row: Row) -> None:
+        """Note what the next row of the phase tells of it."""
         self.printed += 1
-        self.total = row.total or self.total
+        if row.total:
+            self.total = row.total
         self.step = row.step
         if row.kind == "summary":
             self.is_ended = True
             return
         self._add_names(row.cells)
-        if row.kind != "train":
-            return
-        self.is_rl = self.is_rl or is_of_rl(row.cells)
+        if row.kind == "train":
+            self._add_training(row)
+
+    def _add_training(self, row: Row) -> None:
         self.rows += 1
         self.epoch = row.epoch
-        self.has_steps = self.has_steps and row.step is not None
+        if is_of_rl(row.cells):
+            self.is_rl = True
         if row.step is None:
-            names = frozenset(row.cells)
-            for bar, done in row.bars.items():
-                if bar in self.placements:
-                    self.placements[bar].add(done, names)
-                else:
-                    self.placements[bar] = _Placement(done, done, names)
+            self.has_steps = False
+            self._place_by_bars(row)
+
+    def _place_by_bars(self, row: Row) -> None:
+        """Note how far each progress bar is at a row without a step."""
+        names = frozenset(row.cells)
+        for bar, done in row.bars.items():
+            if bar in self.placements:
+                self.placements[bar].add(done, names)
+            else:
+                self.placements[bar] = _Placement(done, done, names)
 
     def _add_names(self, cells: Cells) -> None:
         for name in cells.keys() - self.exact:

@@ -145,6 +145,7 @@ class _MlflowFile:
 
     @classmethod
     def of(cls, path: Path, folder: Path) -> _MlflowFile:
+        """Read a file of MLflow once, to learn which steps it has."""
         file = cls(path, path.relative_to(folder).as_posix())
         before = None
         for number, line in enumerate(lines_of(path), 1):

@@ -77,9 +77,8 @@ class StepJob:
     figures: dict[str, list[Any]]
     # this step and those the page links to: neighbours and the first
     linked: list[int]
-    findings: list[
-        ToldFinding
-    ]  # findings that refer to the step, without data of other steps
+    # findings that refer to the step, without data of other steps
+    findings: list[ToldFinding]
     in_progress: bool  # whether the step is still being written
 
 

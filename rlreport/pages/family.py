@@ -320,12 +320,15 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def _score_columns(rows: Sequence[FamilyRow]) -> Columns:
+    """Return the columns of validation, and of rewards if not all rows have the former."""
+
     def cells(scores: Sequence[Levels], level: Literal["best", "last"]) -> list[Cell]:
         return [_score_cell(levels, level) for levels in scores]
 
     validated = [row for row in rows if _finite(row.validation.last)]
     rewarded = [row for row in rows if _finite(row.reward.last)]
     columns: Columns = {}
+    # A single score compares no runs: then rewards are shown instead, if there are any.
     has_validation = len(validated) >= 2 or not rewarded
     if has_validation and validated:
         best = ColumnView(

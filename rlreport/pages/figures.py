@@ -47,12 +47,16 @@ def run_courses(report: RunReport) -> list[tuple[Column, Course]]:
 
 
 def _run_courses(report: RunReport) -> list[tuple[Column, Course]]:
+    """Compute what ``run_courses`` returns."""
     run = report.run
     steps = run.tables.without_step_in_progress().training().steps
     metrics = map(str, run.tables.metrics.columns[1:])  # without the step
     per_token = roles_of(metrics, run.tables.metric_roles).get("kl_token")
     result = []
     for name in RUN_TILES:
+        is_tile = name in report.shared.tile_names
+        if name == "zero_variance_groups":
+            is_tile = is_tile or _wastes_groups(run)
         if name in _QUANTITIES:
             # The verdict already has the course, perhaps that of a metric of the trainer.
             quantity, label = _QUANTITIES[name]
@@ -60,9 +64,7 @@ def _run_courses(report: RunReport) -> list[tuple[Column, Course]]:
             if course is None and quantity == "validation":
                 # The part of the reward that stands in for it, if there is one
                 course = run.verdict.courses.get("accuracy")
-        elif name in report.shared.tile_names or (
-            name == "zero_variance_groups" and _wastes_groups(run)
-        ):
+        elif is_tile:
             label = ""
             values = steps[name].to_numpy(np.float64)
             course = course_of(Series(steps["step"].to_numpy(np.int64), values), name)

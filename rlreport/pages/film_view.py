@@ -208,6 +208,7 @@ class _Strip(NamedTuple):
 
 
 def _strip(report: RunReport, film: _Film, addresses: Addresses) -> _Strip:
+    """Return the strip of the answers that a film shows, and its legend."""
     rows = film.answers.rows[[one.place for one in film.shown]]
     rollouts = report.run.rollouts.read(rows)
     ratios = list(map(_log_ratios, rollouts))

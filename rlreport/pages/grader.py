@@ -109,10 +109,11 @@ def _is_graded(run: JudgedRun) -> bool:
     """Return whether training responses log labels and rewards, or parts of the reward."""
     if not run.has_responses:
         return False
+    metrics = run.tables.metrics.columns[1:]  # without the step
+    if metrics_of_parts(map(str, metrics)):
+        return True
     responses = run.tables.responses
     has_both = responses["label_hit"].notna() & responses["reward"].notna()
-    if metrics_of_parts(map(str, run.tables.metrics.columns[1:])):
-        return True
     parts = run.tables.extras[run.tables.reward_parts].select_dtypes(["number", "bool"])
     has_part = parts.notna().any(axis=1)
     is_training = responses["validation"] == RowRole.TRAINING

@@ -109,9 +109,8 @@ class RunsView:
     counts: list[Count]
     families: list[FamilyView]
     table: TableView  # of the runs
-    metrics: (
-        str  # packed ``IndexMetricData`` of all metrics on offer, "" for a single one
-    )
+    # packed ``IndexMetricData`` of all metrics on offer, "" for a single one
+    metrics: str
 
 
 def runs_view(

@@ -202,7 +202,10 @@ def _shown_settings(
 
 
 def _name_of(lead: Mapping[str, Any] | None) -> str:
-    """Return the name of a finding, whose sentence may quote the logs; "" without one."""
+    """Return the name of a finding's check as a sentence, "" without one.
+
+    It stands for the finding where its title, which may quote the logs, must not be shown.
+    """
     check = BY_ID.get(_text((lead or {}).get("id")))
     if check is None:
         return ""

@@ -60,6 +60,7 @@ def moved_view(report: RunReport) -> MovedView | None:
 
 
 def _moved_view(report: RunReport) -> MovedView | None:
+    """Compute what ``moved_view`` returns."""
     moved = moved_of(report)
     if not moved:
         return None

@@ -91,18 +91,21 @@ class Masks:
 def with_mask(
     rollouts: Rollouts, responses: pd.DataFrame, omitted: OmittedPrompts
 ) -> Rollouts:
-    """Return the responses of a run with a mask; what is hidden of them already stays so.
+    """Return rollouts whose texts are hidden if their prompt is left out.
 
-    ``responses`` is the table of all responses.
+    What a mask of ``rollouts`` hides stays hidden. ``responses`` is the table of all responses.
     """
     if not omitted:
         return rollouts
     rows = np.flatnonzero(omitted.rows(responses))
-    prompts = responses["prompt_id"].to_numpy()[rows].tolist()
-    texts = response_numbers(responses)[rows].tolist()
+    prompt_ids = responses["prompt_id"].to_numpy()[rows].tolist()
+    of_responses = response_numbers(responses)[rows].tolist()
     numbers = {}
-    for row, prompt, text in zip(rows.tolist(), prompts, texts, strict=True):
-        numbers[row] = Numbers(prompt + 1, text)
+    for row, prompt_id, response in zip(
+        rows.tolist(), prompt_ids, of_responses, strict=True
+    ):
+        # Ids begin at 0.
+        numbers[row] = Numbers(prompt=prompt_id + 1, response=response)
     mask: Mask = PromptMask(numbers)
     if rollouts.mask is not None:
         mask = Masks((mask, rollouts.mask))

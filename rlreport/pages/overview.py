@@ -45,7 +45,6 @@ from rlreport.pages.times_view import TimeView, time_lines, time_view
 from rlreport.read.changed import changes_in_words
 from rlreport.tables import NoteKind, RowRole, Tables, counted_responses
 from rlreport.text.messages import (
-    format_message,
     listed,
     message,
     plural,
@@ -272,45 +271,77 @@ def charts_by_place(charts: Sequence[Chart]) -> ChartsByPlace:
 
 def _summary(tables: Tables) -> str:
     """Return how much is logged over which steps, and in which files."""
-    steps = tables.steps["step"].tolist()
-    names = [file.name for file in tables.metrics_files]
-    metrics_files = listed(names)
-    if len(names) > MOST_NAMED:
-        metrics_files = plural("{count} file", "{count} files", len(names))
-    places = {"low": steps[0], "high": steps[-1], "steps": len(steps)}
     if tables.responses.empty:
-        metrics = len(tables.metrics.columns) - 1  # without the step
-        logged = message(
-            "{metrics} of the trainer over {steps:count} steps ({low}–{high}), from {files}. No "
-            "rollouts are logged.",
-            metrics=plural("{count} metric", "{count} metrics", metrics),
-            files=metrics_files,
-            **places,
-        )
-        return sentences([logged, _end(tables)])
-    places["responses"] = counted_responses(tables.responses["validation"])
-    places["files"] = plural("{count} file", "{count} files", len(tables.files))
-    if len(steps) == 1:
-        logs = format_message("{responses} at step {low}, from {files}.", places)
+        parts = [_metrics_without_rollouts(tables)]
     else:
-        logs = format_message(
-            "{responses} over {steps:count} steps ({low}–{high}), from {files}.", places
-        )
-    sample = tables.sample_note
-    texts = (
-        message("Counts of texts and tokens come {sample}.", sample=sample)
-        if sample
-        else ""
+        parts = [_rollouts(tables), _texts_counted(tables), _metrics(tables)]
+    return sentences([*parts, _end(tables)])
+
+
+def _metrics_files(tables: Tables) -> str:
+    """Return the names of the files with the trainer's metrics, or the number of many."""
+    names = [file.name for file in tables.metrics_files]
+    if len(names) > MOST_NAMED:
+        return plural("{count} file", "{count} files", len(names))
+    return listed(names)
+
+
+def _metrics_without_rollouts(tables: Tables) -> str:
+    steps = tables.steps["step"].tolist()
+    metrics = len(tables.metrics.columns) - 1  # without the step
+    return message(
+        "{metrics} of the trainer over {steps:count} steps ({low}–{high}), from {files}. No "
+        "rollouts are logged.",
+        metrics=plural("{count} metric", "{count} metrics", metrics),
+        files=_metrics_files(tables),
+        steps=len(steps),
+        low=steps[0],
+        high=steps[-1],
     )
-    metrics_note = message("Trainer metrics from {names}.", names=metrics_files)
-    extent = tables.extent
-    if extent is not None and extent.metrics_end is not None:
-        metrics_note = message(
-            "Trainer metrics from {names} end at step {end}.",
-            names=metrics_files,
-            end=extent.metrics_end,
+
+
+def _rollouts(tables: Tables) -> str:
+    """Return how many responses are logged, at which steps, in how many files."""
+    steps = tables.steps["step"].tolist()
+    responses = counted_responses(tables.responses["validation"])
+    files = plural("{count} file", "{count} files", len(tables.files))
+    if len(steps) == 1:
+        return message(
+            "{responses} at step {low}, from {files}.",
+            responses=responses,
+            low=steps[0],
+            files=files,
         )
-    return sentences([logs, texts, metrics_note if names else "", _end(tables)])
+    return message(
+        "{responses} over {steps:count} steps ({low}–{high}), from {files}.",
+        responses=responses,
+        steps=len(steps),
+        low=steps[0],
+        high=steps[-1],
+        files=files,
+    )
+
+
+def _texts_counted(tables: Tables) -> str:
+    """Return which responses the figures of texts are from, "" if these are all."""
+    sample = tables.sample_note
+    if not sample:
+        return ""
+    return message("Counts of texts and tokens come {sample}.", sample=sample)
+
+
+def _metrics(tables: Tables) -> str:
+    """Return which files have the trainer's metrics, and where these end; "" without any."""
+    if not tables.metrics_files:
+        return ""
+    extent = tables.extent
+    if extent is None or extent.metrics_end is None:
+        return message("Trainer metrics from {names}.", names=_metrics_files(tables))
+    return message(
+        "Trainer metrics from {names} end at step {end}.",
+        names=_metrics_files(tables),
+        end=extent.metrics_end,
+    )
 
 
 def _end(tables: Tables) -> str:

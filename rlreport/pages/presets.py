@@ -144,6 +144,7 @@ def _worst(
 def _best(
     values: Mapping[str, Floats], distrusting: ToldFinding | None, then: list[str]
 ) -> PresetData | None:
+    """Return the preset of the highest rewards; ``distrusting`` says that they are not earned."""
     limit = _limit(values, "reward", "high")
     if limit is None:
         return None
@@ -164,6 +165,7 @@ def _best(
 
 
 def _longest(values: Mapping[str, Floats], then: list[str]) -> PresetData | None:
+    """Return the preset of the longest responses, None if they are no exception."""
     key = next((key for key in _LENGTHS if key in values), "")
     limit = _limit(values, key, "high")
     if limit is None or np.mean(values[key] >= limit) > MOST_LONGEST:
@@ -194,6 +196,7 @@ def _errors(values: Mapping[str, Floats], then: list[str]) -> PresetData | None:
 
 
 def _cut_off(values: Mapping[str, Floats], strings: Strings) -> PresetData | None:
+    """Return the preset of responses that were cut off, None without any."""
     if not cut_off(values, strings).any():
         return None
     preset: PresetData = {

@@ -186,6 +186,7 @@ def _total(tables: Tables) -> int:
 
 
 def _lead(drawn: PromptMap, tables: Tables) -> str:
+    """Return of how many prompts the map can tell, in words."""
     total = _total(tables)
     if drawn.of == total:
         return plural(
@@ -231,6 +232,7 @@ def _rule(report: RunReport, drawn: PromptMap) -> str:
 
 
 def _map_view(report: RunReport, drawn: PromptMap, addresses: Addresses) -> MapView:
+    """Return the map and its axes, drawn, and its data for scripts."""
     language = report.run.options.language
     of_run = moved_steps(report, moved_of(report))
     low, high = drawn.bins.extent
@@ -312,6 +314,7 @@ def _note(drawn: PromptMap) -> str:
 
 
 def _data(report: RunReport, drawn: PromptMap, addresses: Addresses) -> PromptMapData:
+    """Return the cells of the map for scripts, row by row."""
     limits = [drawn.bins.limits(column) for column in range(drawn.bins.count)]
     shown = report.listed_prompts
     values = drawn.total if drawn.measure == "solved" else drawn.means

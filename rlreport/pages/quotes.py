@@ -175,6 +175,7 @@ def check_quotes(
 def _state(
     quote: Quote, rows: Mapping[tuple[int, int], int], rollouts: Rollouts
 ) -> QuoteState:
+    """Return whether a quote is in its response, or why that is not known."""
     row = rows.get((quote.step, quote.n))
     if row is None:
         return QuoteState.NO_RESPONSE
@@ -184,10 +185,12 @@ def _state(
         return QuoteState.NO_TEXT
     if rollout.hidden:
         return QuoteState.REDACTED
-    texts = list(_texts_of(rollout))
+    texts = [text for text in _texts_of(rollout) if text]
+    if not texts:
+        return QuoteState.NO_TEXT
     if any(holds_quote(text, quote.text) for text in texts):
         return QuoteState.CHECKED
-    return QuoteState.NOT_FOUND if any(texts) else QuoteState.NO_TEXT
+    return QuoteState.NOT_FOUND
 
 
 def _texts_of(rollout: Rollout) -> Iterator[str]:
@@ -237,11 +240,11 @@ def broken_quotes(quotes: Quotes) -> list[Note]:
 def quotes_as_text(text: str, quotes: Quotes, language: Language) -> str:
     """Return Markdown with quotes as texts, each with its place and whether it was checked."""
 
-    def worded(match: re.Match[str]) -> str:
-        quote = _quote(match)
+    def quote_as_text(link: re.Match[str]) -> str:
+        quote = _quote(link)
         state = quotes.get(quote)
-        if state is None:  # within code
-            return match[0]
-        return f"{match['shown']} – {language.of(state.about(quote))}"
+        if state is None:  # a link within code is no quote, and stays as it is
+            return link[0]
+        return f"{link['shown']} – {language.of(state.about(quote))}"
 
-    return _LINKED.sub(worded, linked_quotes(text))
+    return _LINKED.sub(quote_as_text, linked_quotes(text))

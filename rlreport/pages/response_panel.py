@@ -30,9 +30,8 @@ MOST_CHARS = 40_000
 # Maximum members of a group to list, in log order; shown responses are listed in addition
 MOST_SIBLINGS = 64
 
-REWARD_DIGITS = (
-    4  # Significant digits of the rewards of group members that the page does not show
-)
+# Significant digits of the rewards of group members that the page does not show
+REWARD_DIGITS = 4
 _END = MOST_CHARS // 4  # characters that are kept of the end of a longer turn
 _LEAST_BASE64 = 512  # shorter base64 stays as it is
 _BASE64 = re.compile(

@@ -218,6 +218,7 @@ def _binary_kind(source: Source) -> str:
 
 
 def _why_other(source: Source) -> str:
+    """Return why a file in a folder of logs is not read."""
     name = source.name.lower()
     kind = _binary_kind(source)
     # Logs may be compressed, too.
@@ -225,11 +226,9 @@ def _why_other(source: Source) -> str:
         return message("not read: {kind}, not a log", kind=kind)
     if ".csv" in PurePosixPath(name).suffixes[-2:]:
         columns = [] if is_url(source.path) else columns_of(source)
-        if (
-            columns
-            and TEXT_KEYS.isdisjoint(columns)
-            and set(STEP_KEYS).isdisjoint(columns)
-        ):
+        is_without_texts = TEXT_KEYS.isdisjoint(columns)
+        is_without_steps = set(STEP_KEYS).isdisjoint(columns)
+        if columns and is_without_texts and is_without_steps:
             return message(
                 "CSV is read as trainer metrics only; {why}",
                 why=no_step_column(columns),

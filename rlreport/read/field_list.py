@@ -82,6 +82,7 @@ def _listed(source: Source, what: str, objects: Sequence[dict[str, Any]]) -> Fil
 
 
 def _of_lines(source: Source) -> FileFields | None:
+    """Return the fields of a file of JSON objects, None if its start has none."""
     objects: list[dict[str, Any]] = []
     end = min(_HEAD, source.size)
     for line in islice(Lines(ByteRange(0, source, 0, end)), _MAX_OBJECTS):
@@ -96,6 +97,7 @@ def _of_lines(source: Source) -> FileFields | None:
 
 
 def _of_table(source: Source) -> FileFields | None:
+    """Return the columns of a CSV file with a row or more as fields, else None."""
     rows: list[list[str]] = []
     separator = ","
     lines = Lines(ByteRange(0, source, 0, source.size))

@@ -188,9 +188,8 @@ class _Found(NamedTuple):
 
     source: Source
     identity: object  # equal for the same file under several paths
-    given: (
-        bool  # whether the user named the file itself: it is a log whatever its name is
-    )
+    # whether the user named the file itself: it is a log whatever its name is
+    given: bool
 
 
 def _remote_files(url: str, listing: Listing) -> tuple[str, list[_Found]]:

@@ -322,6 +322,7 @@ def _key(group: Sequence[ByteRange], settings: RangeSettings) -> bytes:
         ray=None,
     )
     ranges = [
+        # Where a range stops follows from its content, but not whether it is read as a whole.
         (part.source.name, part.start, part.stop is None, content)
         for part, content in zip(group, contents, strict=True)
     ]

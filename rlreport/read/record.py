@@ -247,6 +247,20 @@ def _number(value: object) -> float:
     return number if abs(number) <= LARGEST_NUMBER else NAN
 
 
+def _put_strings(fields: TokenFields, tokens: Any, numbers: Numbers) -> bool:
+    """Put a row's token strings into its fields; return whether they are strings."""
+    if not isinstance(tokens, list):
+        return False
+    try:
+        # Joining is several times faster than checking each type, and raises TypeError, too.
+        fields.text = "".join(tokens)
+    except TypeError:
+        return False
+    fields.ids = numbers.of(tokens).tobytes()
+    fields.fit(len(tokens))
+    return True
+
+
 def _tokens(
     record: dict[str, Any], numbers: Numbers, oddities: list[NoteKind]
 ) -> TokenFields:
@@ -256,16 +270,8 @@ def _tokens(
     """
     fields = TokenFields()
     tokens: Any = record.get("response_tokens")
-    if tokens is not None:
-        try:
-            if not isinstance(tokens, list):
-                raise TypeError
-            # Joining is several times faster than checking each type, and raises TypeError, too.
-            fields.text = "".join(tokens)
-            fields.ids = numbers.of(tokens).tobytes()
-            fields.fit(len(tokens))
-        except TypeError:
-            oddities.append(NoteKind.NOT_TOKENS)
+    if tokens is not None and not _put_strings(fields, tokens, numbers):
+        oddities.append(NoteKind.NOT_TOKENS)
     for name in TOKEN_ARRAYS:
         values = record.get(name)
         if values is None or values == []:

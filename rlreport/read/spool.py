@@ -117,9 +117,8 @@ class _Column:
 class SpooledTexts(NamedTuple):
     """A text of each of R rows, in a temporary file."""
 
-    spans: (
-        Ints  # int64 (R, 2): where it starts and ends in ``texts``, ABSENT without one
-    )
+    # int64 (R, 2): where it starts and ends in ``texts``, ABSENT without one
+    spans: Ints
     texts: NDArray[np.uint8]  # UTF-8
     maps: Sequence[mmap.mmap]  # the file that ``texts`` is in
 

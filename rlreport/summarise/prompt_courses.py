@@ -188,11 +188,14 @@ def fisher_p(table: Ints) -> Floats:
 
 
 def _fisher_p(a: int, n: int, b: int, m: int) -> float:
+    """Return the p of one table: a of n responses are right on one side, b of m on the other."""
     from scipy.special import gammaln
 
     right = a + b
+    # How many of the right ones may be on the first side
     least = max(0, right - m)
     i = np.arange(least, min(n, right) + 1, dtype=np.float64)
+    # Logarithms of the hypergeometric chances, but for a constant: log x! is gammaln(x + 1)
     logs = -(
         gammaln(i + 1)
         + gammaln(n - i + 1)

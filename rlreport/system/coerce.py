@@ -25,9 +25,8 @@ _WORDS = {
     "-inf": -math.inf,
 }
 _LONGEST_WORD = 5  # characters
-_LONGEST_QUOTED = (
-    48  # characters of a number in quotes, such as "tensor(0.5, device='cuda:0')"
-)
+# characters of a number in quotes, such as "tensor(0.5, device='cuda:0')"
+_LONGEST_QUOTED = 48
 # Only with a point or an exponent: "0.5" was a float before it was logged, "4" may be an answer.
 _FLOAT = re.compile(r"[-+]?(?:\d+\.\d*|\.\d+|\d+(?=[eE]))(?:[eE][-+]?\d+)?")
 _TENSOR = re.compile(

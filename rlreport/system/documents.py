@@ -28,9 +28,8 @@ if TYPE_CHECKING:
     from _typeshed import SupportsRead
 
 MAX_JSON = 256_000_000  # bytes of a JSON document, which is parsed at once
-MAX_MEMORY = (
-    1_000_000_000  # estimated bytes of memory for the values of one JSON document
-)
+# estimated bytes of memory for the values of one JSON document
+MAX_MEMORY = 1_000_000_000
 MAX_DEPTH = 200  # levels of nesting in JSON
 # Maximum bytes of a configuration file, and characters of a YAML file with aliases expanded
 MAX_CONFIG = 2_000_000

@@ -130,6 +130,7 @@ class FunctionProcess:
             process.close()
 
     def _start(self) -> Signature:
+        """Start the process with the user's function, and return what the function takes."""
         # -B: nothing is written beside the user's file
         command = [sys.executable, "-P", "-B", "-X", "utf8", str(_SERVER)]
         command += [str(self._function.file.absolute()), self._function.name]

@@ -222,6 +222,7 @@ def _answer(function: Function, call: dict[str, Any], file: Path) -> dict[str, A
 
 
 def _results(function: Function, call: dict[str, Any]) -> dict[str, Any]:
+    """Call the function, and return its rewards or why its result is refused."""
     arguments = call["arguments"]
     for name in _LOGGING:
         if name in _parameters(function):

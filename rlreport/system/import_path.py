@@ -6,9 +6,8 @@ import sysconfig
 from collections.abc import Sequence
 from pathlib import Path
 
-PACKAGE_PARENT = str(
-    Path(__file__).resolve().parents[2]
-)  # the folder that has rlreport
+# the folder that has rlreport
+PACKAGE_PARENT = str(Path(__file__).resolve().parents[2])
 
 
 def safe_import_path(path: Sequence[str]) -> list[str]:

@@ -17,9 +17,8 @@ from rlreport.errors import UnusableInputError
 MANIFEST = "data/manifest.json"  # in a report's folder
 # In the folder of a report that an index built: of which logs it is
 BUILT_FROM = "data/built_from.json"
-PICTURES_MANIFEST = (
-    "manifest.json"  # in the folder of pictures next to a Markdown report
-)
+# in the folder of pictures next to a Markdown report
+PICTURES_MANIFEST = "manifest.json"
 PICTURES_ENDING = "_files"  # of the name of that folder
 ENTRY_PAGE = "index.html"
 EDGE_BYTES = 4096  # a mark lies within so many bytes of the start or the end of a file

@@ -51,9 +51,8 @@ class Source:
     compression: str = ""  # ``""``, ``gz`` or ``zst``
     # the URL with which the file's object store is opened, "" for a local file
     store: str = field(default="", repr=False)
-    version: str = (
-        ""  # ETag or similar id of a remote file's content, "" if the store has none
-    )
+    # ETag or similar id of a remote file's content, "" if the store has none
+    version: str = ""
     # inode and time of change in ns of a local file when the logs were listed
     stamp: tuple[int, int] | None = field(default=None, repr=False, compare=False)
     # all bytes of the file if they have been read already, else b""
@@ -291,39 +290,60 @@ def read_ranges(wanted: Sequence[tuple[Source, int, int]]) -> list[bytes | OSErr
     ]
 
 
-def _request_ranges(
-    store: str, ranges: Sequence[tuple[str, int, int]]
-) -> list[bytes | OSError]:
-    """Return the bytes of each (path, start, stop), or its error; ``ranges`` are sorted.
+_PathRange = tuple[str, int, int]  # path in a store, first byte, end
+
+
+def _request_ranges(store: str, ranges: Sequence[_PathRange]) -> list[bytes | OSError]:
+    """Return the bytes of each range, or its error; ``ranges`` are sorted.
 
     Ranges that lie close together are requested as one block, as each request takes its time.
     """
-    from fsspec.utils import merge_offset_ranges
-
-    system = filesystem(store)
-    # Merging over gaps up to the mean length of ranges at most doubles the bytes.
-    gap = sum(stop - start for _, start, stop in ranges) // len(ranges)
-    columns = map(list, zip(*ranges, strict=True))
-    paths, starts, stops = merge_offset_ranges(*columns, max_gap=gap, max_block=BLOCK)
-    names = [system._strip_protocol(path) for path in paths]
-    try:
-        blocks = system.cat_ranges(names, starts, stops, on_error="return")
-    except Exception as error:
-        blocks = [error] * len(paths)
-    block_starts = list(zip(paths, starts, strict=True))
+    blocks = _blocks_with(ranges)
+    contents = _request_blocks(store, blocks)
+    block_starts = [(path, start) for path, start, _ in blocks]
     parts: list[bytes | OSError] = []
     for path, start, stop in ranges:
         # The block that contains the range: the last one that does not start after it
         i = bisect(block_starts, (path, start)) - 1
-        data = blocks[i]  # bytes, or the error of this block
-        if isinstance(data, bytes):
-            # A server that does not support ranges sends the whole file.
-            is_whole_file = len(data) > stops[i] - starts[i]
-            data_start = 0 if is_whole_file else starts[i]
-            parts.append(data[start - data_start : stop - data_start])
-        else:
-            parts.append(_store_error(data))
+        content = contents[i]
+        if isinstance(content, OSError):
+            parts.append(content)
+            continue
+        _, block_start, block_stop = blocks[i]
+        # A server that does not support ranges sends the whole file.
+        is_whole_file = len(content) > block_stop - block_start
+        content_start = 0 if is_whole_file else block_start
+        parts.append(content[start - content_start : stop - content_start])
     return parts
+
+
+def _blocks_with(ranges: Sequence[_PathRange]) -> list[_PathRange]:
+    """Return blocks of which one contains each range; both are sorted."""
+    from fsspec.utils import merge_offset_ranges
+
+    paths = [path for path, _, _ in ranges]
+    starts = [start for _, start, _ in ranges]
+    stops = [stop for _, _, stop in ranges]
+    # Merging over gaps up to the mean length of ranges at most doubles the bytes.
+    gap = (sum(stops) - sum(starts)) // len(ranges)
+    blocks = merge_offset_ranges(paths, starts, stops, max_gap=gap, max_block=BLOCK)
+    return list(zip(*blocks, strict=True))
+
+
+def _request_blocks(store: str, blocks: Sequence[_PathRange]) -> list[bytes | OSError]:
+    """Return the bytes of each block, or its error, from one request to a store."""
+    system = filesystem(store)
+    names = [system._strip_protocol(path) for path, _, _ in blocks]
+    starts = [start for _, start, _ in blocks]
+    stops = [stop for _, _, stop in blocks]
+    try:
+        answers = system.cat_ranges(names, starts, stops, on_error="return")
+    except Exception as error:
+        return [_store_error(error)] * len(blocks)
+    return [
+        answer if isinstance(answer, bytes) else _store_error(answer)
+        for answer in answers
+    ]
 
 
 def _store_error(error: Any) -> OSError:

@@ -41,12 +41,10 @@ Shared = TypeVar("Shared")
 Result = TypeVar("Result")
 
 FORK_SECONDS = 0.3  # shorter work is done sooner in this process: forking takes 20 ms
-SPAWN_SECONDS = (
-    3.0  # a process that is not forked needs half a second to import this package
-)
-AHEAD = (
-    4  # jobs per process that are started before the result of an earlier one is taken
-)
+# a process that is not forked needs half a second to import this package
+SPAWN_SECONDS = 3.0
+# jobs per process that are started before the result of an earlier one is taken
+AHEAD = 4
 _QUEUED = 2  # jobs sent to a forked process: the running one, and the next
 _GRACE_SECONDS = 10  # in which a process that is stopped may clean up
 _DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG of prctl(2)

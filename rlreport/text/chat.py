@@ -445,7 +445,8 @@ def _calls_of(message: Mapping[str, Any]) -> Iterator[_Call]:
     value = _parse_if_json(message.get("tool_calls"))
     if value is None:
         return
-    for item in map(_parse_if_json, value if isinstance(value, list) else [value]):
+    items = value if isinstance(value, list) else [value]
+    for item in map(_parse_if_json, items):
         if isinstance(item, Mapping):
             # OpenAI's calls have name and arguments in an object ``function``, others at the top.
             function = item.get("function")

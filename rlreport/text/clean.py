@@ -120,11 +120,14 @@ def clean_prompt(
 
 @lru_cache(maxsize=64)
 def _fragments(tokens: tuple[str, ...]) -> tuple[str, ...]:
-    """Return parts of tokens: one at least is in each text that contains any of ``tokens``."""
+    """Return parts of tokens: a text that contains none of them contains none of ``tokens``."""
     fragments: list[str] = []
+    # Shorter tokens first: their fragments are often parts of longer tokens, too.
     for token in sorted(filter(None, tokens), key=len):
-        if not any(map(token.__contains__, fragments)):
-            fragments.append(max(_LETTERS.findall(token), key=len, default=token))
+        if any(fragment in token for fragment in fragments):
+            continue
+        words = _LETTERS.findall(token)  # "pad" of "<pad>", "[PAD]" and "<|pad|>"
+        fragments.append(max(words, key=len, default=token))
     return tuple(fragments)
 
 

@@ -210,6 +210,7 @@ def usable_label(value: object) -> Label | None:
 
 @lru_cache(maxsize=1024)  # the responses of a group have the same label
 def _usable_text(text: str) -> Label | None:
+    """Return the label that a text states, None if no answer can be told from it."""
     item = _ONE_ITEM.fullmatch(text.strip())
     if item:
         text = item[2]

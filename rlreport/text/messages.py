@@ -29,9 +29,8 @@ class Message(str):
     """A text of the interface: a ``str`` in English that can be translated."""
 
     __slots__ = ("literal", "number", "places", "plural")
-    literal: (
-        str  # English text with named placeholders, the key of the translation (msgid)
-    )
+    # English text with named placeholders, the key of the translation (msgid)
+    literal: str
     places: Places  # values of the placeholders
     plural: str  # the literal for counts other than 1, "" if nothing is counted
     number: int  # the count, which selects ``literal`` or ``plural``

@@ -194,9 +194,8 @@ codecs.register_error("rlreport-hex", _as_hex)
 def token_bytes(raw: str, style: Style) -> bytes | None:
     """Return the UTF-8 bytes that a token stands for, None for a special token."""
     if style is Style.SENTENCEPIECE:
-        byte = _BYTE_TOKEN.fullmatch(
-            raw
-        )  # such as <0xE4>, which looks like a special token
+        # Such as <0xE4>, which looks like a special token
+        byte = _BYTE_TOKEN.fullmatch(raw)
         if byte:
             return bytes([int(byte[1], 16)])
     if is_special(raw):
@@ -227,12 +226,16 @@ def _holds_utf8(token: str) -> bool:
 
 
 def _whole_text(token: str, style: Style) -> str | None:
+    """Return a token as text, None if it is empty or has only a part of a character."""
     encoded = token_bytes(token, style)
-    if encoded == b"":
+    if encoded is None:  # a special token
+        return safe_text(token)
+    if not encoded:
         return None
-    with suppress(UnicodeDecodeError):
-        return safe_text(token if encoded is None else encoded.decode())
-    return None
+    try:
+        return safe_text(encoded.decode())
+    except UnicodeDecodeError:
+        return None
 
 
 # Style -> ``whole_text`` of that style, which caches results: a run repeats the same tokens
@@ -293,9 +296,8 @@ _MARK = re.compile(
     r"|(?P<headings>#{1,6})[ \t]+\S)"
 )
 _BLANK = re.compile(r"\n\s*\n")
-LONGEST_FORM = (
-    1 << 16
-)  # Structure is detected only in this many characters at the start of a text
+# Structure is detected only in this many characters at the start of a text
+LONGEST_FORM = 1 << 16
 
 
 def structure_of(text: str) -> int:

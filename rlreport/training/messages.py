@@ -40,7 +40,6 @@ CANCEL = "cancel"  # build no further report
 class Answer(TypedDict, total=False):
     """A line, as JSON, that a build writes."""
 
-    lines: list[
-        str
-    ]  # to print: how the training ended, the verdict and the path of the report
+    # to print: how the training ended, the verdict and the path of the report
+    lines: list[str]
     error: str  # why there is no report

@@ -52,10 +52,12 @@ def uneven_groups(check: Check, run: Run) -> Result:
     # Of each response, NaN if its group is not judged
     group = run.responses["group"]
     uneven = np.asarray(group.map(is_uneven.astype(np.float64)), np.float64)
+    # The first response of a group stands for it, so that each group counts once.
     is_first = ~group.duplicated().to_numpy(bool)
     by_group = np.where(is_first, uneven, np.nan)
 
     def share_of_uneven(window: Window) -> Figure:
+        """Return the share of the groups of a block of steps that are uneven."""
         of_window = by_group[window.rows]
         if not np.isfinite(of_window).any():
             return NOT_OBSERVED

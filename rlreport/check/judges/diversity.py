@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from rlreport.check import means, progress, quantities
 from rlreport.check.check import LOGPROBS, RESPONSE, Check
-from rlreport.check.evidence import Ranking, beyond
+from rlreport.check.evidence import Ranking
 from rlreport.check.excerpts import other_script_place
 from rlreport.check.finding import Facts, Rank, Result, Severity
 from rlreport.check.fit import deviate
@@ -146,7 +146,7 @@ def _repetitive(run: Run) -> Ranking:
     first = distinct[run.first.rows]
     first = first[np.isfinite(first)]
     usual = np.quantile(first, RARE) if len(first) else np.nan
-    return Ranking(distinct, beyond(distinct, "<", float(usual)), highest=False)
+    return Ranking.beyond(distinct, "<", float(usual))
 
 
 def _is_trusted(run: Run) -> bool:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from rlreport.check import means, progress, quantities
 from rlreport.check.check import REWARD, Check, Need, RiseOrShare
 from rlreport.check.curve import LEAST_LEVEL
-from rlreport.check.evidence import Ranking, beyond
+from rlreport.check.evidence import Ranking
 from rlreport.check.finding import Facts, Rank, Result, Severity
 from rlreport.check.judges.hacking import reward_hacking_token
 from rlreport.check.judges.length import length_hacking
@@ -366,8 +366,7 @@ def _are_solved_by_metrics(run: Run) -> bool:
     """Return whether most groups of equal rewards must be solved, by the mean reward of each step.
 
     The best reward is known only if step means reach exactly the same highest value repeatedly,
-    which means of a bounded reward do where all responses earn the bound. The mean reward, from 0
-    for the lowest to 1 for the best, is at most 1 − u if a share u of groups earns the lowest.
+    which means of a bounded reward do where all responses earn the bound.
     """
     zero_variance = quantities.series_of(run, "zero_variance")
     reward = quantities.reward(run)
@@ -380,9 +379,12 @@ def _are_solved_by_metrics(run: Run) -> bool:
     if best == lowest or reached_best.sum() < LEAST_LEVEL:
         return False
     end = mean(run.last_values(run.align(reward)))
-    level = (end - lowest) / (best - lowest)  # u is at most 1 - level
-    equal = mean(run.last_values(run.align(zero_variance)))
-    return 1 - level < equal / 2
+    level = (end - lowest) / (best - lowest)  # 0 for the lowest reward, 1 for the best
+    share_of_equal = mean(run.last_values(run.align(zero_variance)))
+    # Each group that earns the lowest reward takes its share from the level: the mean is 1 - u
+    # at most if a share u of groups does.
+    most_of_lowest = 1 - level
+    return most_of_lowest < share_of_equal / 2
 
 
 def _groups(run: Run) -> pd.DataFrame:
@@ -525,7 +527,7 @@ def _with_small_std(run: Run, most: float) -> Ranking:
     rewards = graded.groupby("group")["reward"]
     std = rewards.std(ddof=0)[rewards.size() > 1]
     of_rows = np.asarray(run.responses["group"].map(std), np.float64)
-    return Ranking(of_rows, beyond(of_rows, "<", most), highest=False)
+    return Ranking.beyond(of_rows, "<", most)
 
 
 @Check(
@@ -563,9 +565,8 @@ def sharpening(check: Check, run: Run) -> Result:
     onset = run.onset(run.by_step(pass_at_k))
     by_group = pd.Series(pass_at_k).groupby(run.responses["group"].to_numpy())
     of_rows = np.asarray(by_group.transform("max"), np.float64)
-    is_never_right = beyond(of_rows, "<=", 0.0)
-    ranking = Ranking(of_rows, is_never_right, highest=False)
-    return check.found(run, Severity.INFO, (), facts, ranking, onset=onset)
+    never_right = Ranking.beyond(of_rows, "<=", 0.0)
+    return check.found(run, Severity.INFO, (), facts, never_right, onset=onset)
 
 
 class _DroppedGroups(RiseOrShare):
@@ -633,34 +634,40 @@ def dropped_groups(check: Check, run: Run) -> Result:
     rewards = np.fmax(run.column("reward"), run.column("masked_reward"))
     kept_rewards = np.where(dropped == 0, rewards, np.nan)
     series = quantities.figure_of(run, "dropped")
-    curve = series.curve if series is not None else None
-    if series is None or curve is None:
+    if series is None or series.curve is None:
         return Result()
+    curve = series.curve
     share = curve.last.value
     before = curve.first.value
     of_kept = means.change(run, kept_rewards)
     of_all = means.change(run, rewards)
-    limits = _DroppedGroups
     gap = of_kept.difference - of_all.difference
     # The reward rises because responses are dropped...
     hidden = (
-        run.limits.test(limits.kept, ">", of_kept.z),
-        run.limits.test(limits.gap, ">=", gap, of=means.spread(run)),
+        run.limits.test(_DroppedGroups.kept, ">", of_kept.z),
+        run.limits.test(_DroppedGroups.gap, ">=", gap, of=means.spread(run)),
     )
     # ... or they are just many.
     many = (
-        run.limits.test(limits.share, ">", share),
-        run.limits.test(limits.rise, ">=", change(before, share)),
+        run.limits.test(_DroppedGroups.share, ">", share),
+        run.limits.test(_DroppedGroups.rise, ">=", change(before, share)),
     )
-    if of_all.fell and all(one.met for one in hidden):
+    severity = Severity.WARNING
+    if of_all.fell and all(test.met for test in hidden):
         kind = "hidden"
         tested = hidden
         # Dated by the difference that dropping makes to the mean reward
         gap_by_step = run.by_step(kept_rewards) - run.by_step(rewards)
         series = Series(run.steps, gap_by_step)
-    elif curve.rose and all(one.met for one in many):
+    elif curve.rose and all(test.met for test in many):
         kind = "many"
         tested = many
+        # The trainer's metric does not say which responses were dropped: ask the curves instead.
+        learns = of_all.rose
+        if series.source == "metrics":
+            learns = progress.learned(run)
+        if learns:
+            severity = Severity.INFO
     else:
         return Result(tested=hidden + many)
     facts: Facts = {
@@ -672,13 +679,9 @@ def dropped_groups(check: Check, run: Run) -> Result:
         "all_start": of_all.first,
         "all_end": of_all.last,
     }
-    # By the trainer's metric, it is not known which responses were dropped: ask the curves instead.
-    learns = of_all.rose
-    if series.source == "metrics":
-        learns = progress.learned(run)
     return check.found(
         run,
-        Severity.INFO if learns else Severity.WARNING,
+        severity,
         tested,
         facts,
         Ranking(rewards, dropped, highest=False, unit="reward"),

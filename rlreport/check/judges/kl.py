@@ -186,6 +186,7 @@ def kl_above(run: Run, course: Course) -> Event | None:
 
 
 def _too_high(check: Check, run: Run, kl: _Kl, excursion: _Excursion) -> Result:
+    """Return the finding of a KL that is beyond its limit for long, or was."""
     stretch = excursion.stretch
     assert stretch is not None
     kind = "level"

@@ -328,9 +328,9 @@ def _shrunk(check: Check, run: Run) -> Result:
         series: Series | None = means.series(run, length)
     else:
         series = quantities.leading_series(run, "length", run.length)
-    curve = series.curve if series is not None else None
-    if series is None or curve is None or not curve.has_fallen:
+    if series is None or series.curve is None or not series.curve.has_fallen:
         return Result()
+    curve = series.curve
     if series.source == "rollouts" and not _is_median_shorter(run, length, curve):
         return Result()
     # If it grew before it fell, the fall is that from its highest level.
@@ -378,8 +378,7 @@ def _shorter(run: Run, length: Floats, series: Series, top: Level) -> Ranking:
         # The trainer counts tokens, of which the log knows nothing.
         before = mean(length[run.window_of(top.steps).rows])
     most = run.limits.value(_LengthCollapse.ratio) * before
-    among = beyond(length, "<", most)
-    return Ranking(length, among, highest=False, unit=run.length_unit)
+    return Ranking.beyond(length, "<", most, unit=run.length_unit)
 
 
 def _is_median_shorter(run: Run, length: Floats, curve: Curve) -> bool:
@@ -574,7 +573,8 @@ def cut_texts(check: Check, run: Run) -> Result:
     if not tested.met:
         return Result(tested=(tested,))
     lengths = run.column("response_chars")
-    among = beyond(lengths, ">=", NEARLY * largest)
-    ranking = Ranking(lengths, among, unit="characters", at_end=True)
+    ranking = Ranking.beyond(
+        lengths, ">=", NEARLY * largest, unit="characters", at_end=True
+    )
     facts = {"share": share, "most": largest}
     return check.found(run, Severity.INFO, [tested], facts, ranking)

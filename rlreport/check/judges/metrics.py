@@ -411,7 +411,7 @@ def tiny_responses(check: Check, run: Run) -> Result:
         Severity.WARNING,
         tested,
         {"tokens": usual, "reward": level},
-        Ranking(tokens, beyond(tokens, "<", tested[0].bound), highest=False),
+        Ranking.beyond(tokens, "<", tested[0].bound),
         series=length,
         onset=run.from_start(),
     )

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from rlreport.check import progress, quantities
 from rlreport.check.check import FAILURES, FALLS, LOGPROBS, Check
 from rlreport.check.curve import LEAST_LEVEL, Curve, Level
-from rlreport.check.evidence import Ranking, beyond
+from rlreport.check.evidence import Ranking
 from rlreport.check.finding import Facts, Rank, Result, Severity
 from rlreport.check.judges.kl import kl_is_high
 from rlreport.check.limits import Limit, LimitKind, Limits
@@ -49,16 +49,14 @@ def _low_entropy(surprisal: Floats | None, most: float) -> Ranking | None:
     """Return how to choose responses whose mean surprisal is lower than ``most``."""
     if surprisal is None:
         return None
-    among = beyond(surprisal, "<", most)
-    return Ranking(surprisal, among, highest=False, unit="nats per token")
+    return Ranking.beyond(surprisal, "<", most, unit="nats per token")
 
 
 def _high_entropy(surprisal: Floats | None, least: float) -> Ranking | None:
     """Return how to choose responses whose mean surprisal is at least ``least``."""
     if surprisal is None:
         return None
-    among = beyond(surprisal, ">=", least)
-    return Ranking(surprisal, among, unit="nats per token")
+    return Ranking.beyond(surprisal, ">=", least, unit="nats per token")
 
 
 class _EntropyCollapse(Limits):
@@ -164,14 +162,20 @@ def _does_harm(run: Run) -> bool:
 
 
 def _levels_of_rise(curve: Curve) -> tuple[Level, Level]:
-    """Return the levels before and after a rise that other outputs print, too."""
-    event = curve.climb or curve.hump
+    """Return the levels before and after a rise that other outputs print, too.
+
+    It is a climb that lasts to the end or, without one, a hump, which has its highest level inside.
+    """
+    rise = curve.climb or curve.hump
+    if rise is None:
+        return curve.first, curve.last
     start = curve.first
-    if event is not None and event.before > start.value:
-        start = curve.lowest_in((int(curve.steps[0]), event.onset))
-    if event is None or event is curve.climb:
+    # What had grown already before this rise counts as part of it.
+    if rise.before > start.value:
+        start = curve.lowest_in((int(curve.steps[0]), rise.onset))
+    if rise is curve.climb:
         return start, curve.last
-    return start, curve.highest_in((event.onset, event.until))
+    return start, curve.highest_in((rise.onset, rise.until))
 
 
 class _EntropyExplosion(Limits):

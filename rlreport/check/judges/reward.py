@@ -15,11 +15,12 @@ from rlreport.check.check import ANY_REWARD, REF_REWARD, REWARD, Check
 from rlreport.check.course import Course
 from rlreport.check.curve import CHANGED_Z, paired_z, read_curve
 from rlreport.check.events import Event
-from rlreport.check.evidence import Ranking, beyond, nearer
+from rlreport.check.evidence import Ranking, nearer
 from rlreport.check.finding import (
     REFERENCE_REWARD,
     Fact,
     Facts,
+    Onset,
     Rank,
     Result,
     Severity,
@@ -185,20 +186,15 @@ def _fall(run: Run) -> Result:
         if explained or course.curve.valley is None:
             return Result()
         return _judge_dip(check, run, course, course.curve.valley)
-    facts: Facts = {**quantities.levels_of(course), "kind": "fell"}
+    # Without a fall as an event, the reward went gradually from its best level to its last.
     best = course.top.value
-    end = course.last.value
     onset = onset_of(course.curve)
     z = abs(course.curve.changed or 0.0)
     if fall is not None:
         best = fall.before
         onset = event_onset(fall)
         z = abs(fall.z or z)
-    if death is not None:
-        # The last level, as the first steps of the dead piece may still fall
-        began = min(onset.step if onset else death.onset, death.onset)
-        facts = {**facts, "kind": "dead", "end": end, "since": death.onset}
-        facts = {**facts, "began": began}
+    end = course.last.value
     lost = run.limits.test(RewardCollapse.lost, ">", lost_part(course, end))
     is_sure = run.limits.test(RewardCollapse.z, ">", z)
     if death is None and not (lost.met and is_sure.met):
@@ -212,11 +208,27 @@ def _fall(run: Run) -> Result:
         run,
         severity,
         [lost, is_sure],
-        {**facts, **(explained or {})},
+        {**_facts_of_fall(course, death, onset), **(explained or {})},
         _fallen(run, best, end),
         series=quantities.reward(run),
         onset=onset,
     )
+
+
+def _facts_of_fall(course: Course, death: Event | None, onset: Onset | None) -> Facts:
+    """Return the facts of a reward that fell or, with ``death``, stays constant since then."""
+    facts: Facts = {**quantities.levels_of(course), "kind": "fell"}
+    if death is None:
+        return facts
+    began = death.onset if onset is None else min(onset.step, death.onset)
+    return {
+        **facts,
+        "kind": "dead",
+        # The last level, as the first steps of the dead piece may still fall
+        "end": course.last.value,
+        "since": death.onset,
+        "began": began,
+    }
 
 
 def _fallen(run: Run, before: float, end: float) -> Ranking:
@@ -304,6 +316,7 @@ def _sides_of_fall(run: Run) -> _Sides | None:
 
 
 def _judge_dip(check: Check, run: Run, course: Course, valley: Event) -> Result:
+    """Return the finding of a reward that fell and recovered, a note if that was short."""
     inside = (course.steps >= valley.onset) & (course.steps <= valley.until)
     count = int(np.count_nonzero(inside))
     lasted = run.limits.test(RewardCollapse.dip, ">", count / len(course.steps))
@@ -351,17 +364,20 @@ def explanation_of_fall(run: Run) -> dict[str, Fact] | None:
 
 
 def _harder_prompts(run: Run, sides: _Sides) -> dict[str, Fact] | None:
-    """Return that the reward fell less on prompts seen before and after, or None."""
+    """Return that prompts became harder, or None.
+
+    Then the reward surely fell by less than half as much on prompts seen before and after.
+    """
     early = _is_in(run, sides.before)
     late = _is_in(run, sides.after)
     reward = run.column("reward")
     same_prompts = _same_prompt_change(run, reward, late, early)
     if same_prompts is None or _texts_changed(run, late, early):
         return None
-    most = same_prompts.change.largest_loss
-    if not most < sides.size / 2:
+    loss = same_prompts.change.largest_loss
+    if not loss < sides.size / 2:
         return None
-    return {"kind": "prompts", "shared": same_prompts.prompts, "most": max(most, 0.0)}
+    return {"kind": "prompts", "shared": same_prompts.prompts, "most": max(loss, 0.0)}
 
 
 def _is_in(run: Run, steps: tuple[int, int]) -> NDArray[np.bool_]:
@@ -371,7 +387,10 @@ def _is_in(run: Run, steps: tuple[int, int]) -> NDArray[np.bool_]:
 
 
 def _lower_reference(run: Run, sides: _Sides) -> dict[str, Fact] | None:
-    """Return that the reward of the frozen reference fell as well, or None."""
+    """Return that the reward of the frozen reference fell as well, by most of the fall, or None.
+
+    The policy surely lost less than half of the fall against it.
+    """
     before = run.window_of(sides.before)
     after = run.window_of(sides.after)
     reference = means.change(run, run.column("ref_reward"), first=before, last=after)
@@ -503,7 +522,7 @@ def _not_better(run: Run, facts: Facts) -> Ranking:
         by = run.column("reward_gap")
         level = 0.0
     assert isinstance(level, float)
-    return Ranking(by, beyond(by, "<=", level), highest=False)
+    return Ranking.beyond(by, "<=", level)
 
 
 def _has_reason(run: Run) -> bool:

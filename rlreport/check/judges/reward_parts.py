@@ -244,12 +244,11 @@ def part_falls(check: Check, run: Run) -> Result:
 def _fall_of(run: Run, name: str, series: Series) -> _PartFall | None:
     """Return the fall of a part, None without one or if the mix of environments explains it."""
     curve = series.curve
-    fall = curve.fall if curve is not None else None
-    if curve is None or fall is None:
+    if curve is None or curve.fall is None:
         return None
-    # A part that is never positive is a penalty under another name.
-    lowest = min(0.0, float(curve.values.min()))
+    fall = curve.fall
     best = curve.highest.value
+    # A part that is never positive is a penalty under another name.
     if not best > 0:
         return None
     if _is_by_mix(run, name, fall):
@@ -257,6 +256,8 @@ def _fall_of(run: Run, name: str, series: Series) -> _PartFall | None:
     # Fitted lines may begin above all logged values.
     start = min(fall.before, best)
     end = curve.last.value
+    # What a part can lose: all that it ever earned, and the largest penalty that it has
+    lowest = min(0.0, float(curve.values.min()))
     lost = (start - end) / (best - lowest)
     return _PartFall(name, series, fall, start, end, lost)
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from rlreport.check import means, quantities
 from rlreport.check.check import FAILURES, FALLS, KL, Check, Need
-from rlreport.check.evidence import Ranking, beyond, where_known
+from rlreport.check.evidence import Ranking, where_known
 from rlreport.check.finding import Fact, Facts, Rank, Result, Severity
 from rlreport.check.fit import deviate
 from rlreport.check.laws import Bools, Figure, figures_by_block
@@ -197,12 +197,11 @@ def _is_clear(run: Run, figure: LimitedFigure) -> bool:
     excursion = figure.excursion(run)
     if excursion is None:
         return True  # it is not beyond it at all
-    room = run.limits.value(figure.limit) - _agreement(figure)
     first, last = excursion.steps
     series = figure.series.without_gaps()
     inside = series.values[(series.steps >= first) & (series.steps <= last)]
     beyond = inside - run.limits.value(figure.limit)
-    if not meets(">", float(beyond.mean()), MARGIN * room):
+    if not meets(">", float(beyond.mean()), MARGIN * _tolerance(run, figure)):
         return False
     if len(beyond) < LEAST_SPREAD:
         return True  # their spread is not known
@@ -213,6 +212,11 @@ def _is_clear(run: Run, figure: LimitedFigure) -> bool:
 def _agreement(figure: LimitedFigure) -> float:
     """Return the value of a figure where sampler and trainer agree."""
     return 1.0 if figure.limit is _EngineMismatch.ratio else 0.0
+
+
+def _tolerance(run: Run, figure: LimitedFigure) -> float:
+    """Return how far a figure may be from agreement: as far as its limit is."""
+    return run.limits.value(figure.limit) - _agreement(figure)
 
 
 # Fewest values whose spread is estimated
@@ -268,23 +272,23 @@ LEAST_TIMES = 2
 
 def _far_beyond(run: Run, figure: LimitedFigure) -> tuple[Bools, Floats]:
     """Return where a figure is far beyond its limit, and its multiples of that, both (S,)."""
-    agreement = _agreement(figure)
-    room = run.limits.value(figure.limit) - agreement
-    if room <= 0:
+    tolerance = _tolerance(run, figure)
+    if tolerance <= 0:
         return np.zeros(len(figure.series.values), bool), figure.series.values
-    excess = (figure.series.values - agreement) / room
+    excess = (figure.series.values - _agreement(figure)) / tolerance
     return excess > run.limits[_EngineMismatch].times, excess
 
 
 def _far_responses(run: Run, figure: LimitedFigure) -> Ranking | None:
-    """Return how to choose responses that are far beyond a limit, None without their figure."""
+    """Return how to choose responses that are as far beyond a limit as such steps are.
+
+    None if the figure is not one of responses.
+    """
     if figure.of_rows is None:
         return None
-    agreement = _agreement(figure)
-    room = run.limits.value(figure.limit) - agreement
-    bound = agreement + run.limits[_EngineMismatch].times * room
-    among = beyond(figure.of_rows, ">", bound)
-    return Ranking(figure.of_rows, among, unit=figure.unit)
+    far = run.limits[_EngineMismatch].times * _tolerance(run, figure)
+    bound = _agreement(figure) + far
+    return Ranking.beyond(figure.of_rows, ">", bound, unit=figure.unit)
 
 
 def _largest_in(series: Series, steps: Ints) -> float:
@@ -478,7 +482,7 @@ def negative_kl(check: Check, run: Run) -> Result:
         Severity.WARNING,
         tested,
         {"kind": kind, "kl": level, "share": share},
-        Ranking(kl, beyond(kl, "<", 0.0), highest=False, unit=f"nats per {kind}"),
+        Ranking.beyond(kl, "<", 0.0, unit=f"nats per {kind}"),
         onset=dated or blocks.onset,
         until=blocks.until,
         steps=blocks.steps,

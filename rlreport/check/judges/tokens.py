@@ -18,6 +18,7 @@ from rlreport.check.laws import (
     figures_by_block,
     found_in_blocks,
     judge_ratio,
+    judge_violations,
 )
 from rlreport.check.limits import Limit, LimitKind, Limits, Tested
 from rlreport.check.means import median
@@ -190,7 +191,7 @@ def mask_covers_environment(check: Check, run: Run) -> Result:
         run,
         (environment, trained),
         _MaskCoversEnvironment.share,
-        Ranking(environment, beyond(environment, ">", 0), unit=translatable("tokens")),
+        Ranking.beyond(environment, ">", 0, unit=translatable("tokens")),
     )
 
 
@@ -232,10 +233,10 @@ def eos_not_sampled(check: Check, run: Run) -> Result:
     def typical_logp(rows: Bools) -> Facts:
         return {"logp": median(logp[rows & (is_put == 1)])}
 
-    return judge_ratio(
+    return judge_violations(
         check,
         run,
-        (is_put, np.where(np.isfinite(logp), 1.0, np.nan)),
+        is_put,
         _EosNotSampled.share,
         Ranking(logp, is_put, highest=False, unit="nats", at_end=True),
         facts=typical_logp,
@@ -262,14 +263,13 @@ class _TokensAreNotText(Limits):
 )
 def tokens_are_not_text(check: Check, run: Run) -> Result:
     """Note that tokens, joined, are not the text of their response."""
-    fits = run.column("tokens_fit")
-    differs = 1 - fits
-    return judge_ratio(
+    differs = 1 - run.column("tokens_fit")  # NaN if it is not known
+    return judge_violations(
         check,
         run,
-        (differs, np.where(np.isfinite(fits), 1.0, np.nan)),
+        differs,
         _TokensAreNotText.share,
-        Ranking(differs, differs),
+        Ranking(by=differs, among=differs),
         severity=Severity.INFO,
     )
 

@@ -86,6 +86,7 @@ def _runs(outcome: Outcome) -> list[tuple[str, ComparedRun]]:
 def _row(
     side: str, run: ComparedRun, shown: Sequence[Difference], outcome: Outcome
 ) -> FamilyRow:
+    """Return a run as a row of the table of what differs."""
     settings = {
         one.key.removeprefix("config."): _text(
             one.key, run.facts[one.key], redact=outcome.redact

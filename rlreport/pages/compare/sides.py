@@ -75,6 +75,7 @@ def _side(
     columns: dict[str, ColumnView],
     texts: Sequence[str | None],
 ) -> SideData:
+    """Return what scripts show of the responses of one side; ``texts`` are in their order."""
     answers = {}
     for number, text in enumerate(texts, start=1):
         answer = final_answer(text or "")
