@@ -16,6 +16,7 @@ from rlreport.check.run import Run
 from rlreport.metrics.consoles import console_rows
 from rlreport.metrics.find import find_and_read
 from rlreport.metrics.progress_bars import Bars
+from rlreport.summarise.steps import trainer_steps
 from rlreport.tables import Tables
 from tests.law_families import Shape
 from tests.law_families_metrics import metrics_log, tools
@@ -391,3 +392,18 @@ def test_calls_that_are_no_longer_unparsed_are_no_tool_that_is_disused() -> None
     names = made.tools["tool"].replace("search", "")
     unparsed = replace(made, tools=made.tools.assign(tool=names))
     assert check.run(Run(unparsed)).finding is None
+
+
+@pytest.mark.parametrize(("every", "severity_of_it"), [(1, "warning"), (10, None)])
+def test_a_gradient_of_one_step_is_not_held_against_the_groups_of_ten(
+    every: int, severity_of_it: str | None
+) -> None:
+    """The share of equal groups is a mean over the steps that a row covers, the norm is not."""
+    silent = np.tile([0.7, 0.8, 0.6, 0.9], STEPS // 4)
+    norm = np.where(np.arange(STEPS) % 10 < 8, 0.0, 0.5)
+    made = log(frac_reward_zero_std=silent, grad_norm=norm)
+    spaced = made.metrics.assign(step=every * made.metrics["step"])
+    steps = trainer_steps(spaced)
+    assert severity("no_updates", replace(made, metrics=spaced, steps=steps)) == (
+        severity_of_it
+    )
