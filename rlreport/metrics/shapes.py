@@ -17,6 +17,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 from rlreport.formats.base import Row, split_of
@@ -187,6 +188,11 @@ def _series_of(value: Any) -> Series | None:
 def _by_step(obj: Mapping[str, Any]) -> Series | None:
     """Return the series of an object whose keys are steps, and whose values have numbers."""
     if len(obj) < 2 or not all(map(_STEP_AS_TEXT.fullmatch, obj)):
+        return None
+    # Steps are logged in their order, or sorted as texts; numbers of prompts as they were drawn.
+    steps = list(map(int, obj))
+    falls = sum(after < before for before, after in pairwise(steps))
+    if 10 * falls > len(steps) and list(obj) != sorted(obj):
         return None
     rows = [
         {**value, "step": int(key)}
