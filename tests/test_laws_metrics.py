@@ -407,3 +407,16 @@ def test_a_gradient_of_one_step_is_not_held_against_the_groups_of_ten(
     assert severity("no_updates", replace(made, metrics=spaced, steps=steps)) == (
         severity_of_it
     )
+
+
+def test_rewards_that_never_differ_give_no_signal() -> None:
+    flat = np.zeros(STEPS)
+    made = log(reward=flat, reward_std=flat, loss=flat)
+    finding = found("zero_variance_groups", made)
+    assert finding is not None
+    assert finding.severity.value == "warning"
+    assert finding.facts["kind"] == "never"
+    # One step with a spread, and it is not known how many groups are equal.
+    some = flat.copy()
+    some[7] = 0.1
+    assert found("zero_variance_groups", log(reward=flat, reward_std=some)) is None
