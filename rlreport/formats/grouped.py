@@ -8,6 +8,7 @@ response to the object's prompt.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 from rlreport.errors import RowError
@@ -111,7 +112,7 @@ def grouped_format(objects: Sequence[Row]) -> Grouped | None:
         listed = [obj for obj in objects if dicts(obj.get(members))]
         if not listed or 2 * len(listed) < len(objects):
             continue
-        elements = [one for obj in listed for one in dicts(obj[members])]
+        elements = list(chain.from_iterable(dicts(obj[members]) for obj in listed))
         prompt = _common_key(_PROMPTS, listed, str)
         response = _common_key(_RESPONSES, elements, str)
         reward = _common_key(_REWARDS, elements, (int, float))
