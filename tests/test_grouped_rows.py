@@ -33,11 +33,15 @@ def rows_of(*objects: Row) -> list[Any]:
     assert detected is not None
     # As a worker gets it
     read = pickle.loads(pickle.dumps(RowReader(detected.format)))
-    return [row for obj in objects for row in read(obj, Where("rows.jsonl"))]
+    rows: list[Any] = []
+    for obj in objects:
+        rows += read(obj, Where("rows.jsonl"))
+    return rows
 
 
 def test_each_response_in_the_list_is_a_row_of_its_prompt() -> None:
-    rows = rows_of(group("2+2?", [True, False], iteration=7), group("1+3?", [True]))
+    of_step = group("2+2?", [True, False], iteration=7)
+    rows = rows_of(of_step, group("1+3?", [True]))
     assert [row["prompt"] for row in rows] == ["2+2?", "2+2?", "1+3?"]
     assert [row["response"] for row in rows] == ["2+2? 0", "2+2? 1", "1+3? 0"]
     assert [row["reward"] for row in rows] == [1.0, 0.0, 1.0]

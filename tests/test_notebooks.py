@@ -24,8 +24,10 @@ def notebook(path: Path, *outputs: dict[str, Any]) -> Path:
 def table(names: list[str], rows: list[list[str]]) -> dict[str, Any]:
     """Return an output with a table as transformers shows it."""
     head = "".join(f"<th>{name}</th>\n" for name in names)
-    lines = [f"<tr>{''.join(f'<td>{c}</td>' for c in row)}</tr>\n" for row in rows]
-    body = "".join(lines)
+    body = ""
+    for row in rows:
+        cells = "".join(f"<td>{cell}</td>" for cell in row)
+        body += f"<tr>{cells}</tr>\n"
     bar = "<progress value='3'></progress>"
     html = f"{bar}<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
     data = {"text/html": html.splitlines(keepends=True), "text/plain": ["<HTML>"]}

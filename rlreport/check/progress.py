@@ -125,8 +125,12 @@ def is_partly_silent(run: Run) -> NDArray[np.bool_]:
     these, but the gradient norm of the last: in that one, all groups may have been equal.
     """
     metric = quantities.series_of(run, "zero_variance")
-    if metric is None or len(metric.steps) < 2 or np.median(np.diff(metric.steps)) < 2:
-        return np.zeros(len(run.steps), np.bool_)
+    nowhere = np.zeros(len(run.steps), np.bool_)
+    if metric is None or len(metric.steps) < 2:
+        return nowhere
+    interval = np.median(np.diff(metric.steps))
+    if interval < 2:
+        return nowhere
     share = run.align(metric)
     return (share > 0) & (share < 1 - ROUNDING)
 

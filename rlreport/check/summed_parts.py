@@ -55,8 +55,9 @@ def summed_parts(
     changes = np.diff(values[finite], axis=0)
     of_reward = np.diff(rewards[finite])
     terms = _terms(changes, of_reward)
-    names = [str(candidates.columns[term]) for term in terms]
-    return sorted(names, key=list(metrics.columns).index) if len(names) > 1 else []
+    if len(terms) < 2:
+        return []
+    return [str(candidates.columns[term]) for term in sorted(terms)]
 
 
 def _candidates(
@@ -72,7 +73,8 @@ def _candidates(
         values = metrics[name].to_numpy(np.float64)
         finite = np.isfinite(values)
         # What is logged at a few steps, such as evaluations, is no term.
-        if 2 * finite.sum() < len(values) or not np.ptp(values[finite]) > 0:
+        is_rare = 2 * finite.sum() < len(values)
+        if is_rare or not np.ptp(values[finite]) > 0:
             continue
         series = Series(metrics["step"].to_numpy(np.int64), values)
         if not parts.is_copy(series, total):

@@ -16,7 +16,7 @@ from rlreport.fields import AssumedStep
 from rlreport.formats import logged
 from rlreport.formats.base import BaseFormat, Row, Where
 from rlreport.formats.logged import dicts
-from rlreport.formats.metric_rows import STEP_KEYS
+from rlreport.formats.metric_rows import STEP_KEYS, own_step_key
 from rlreport.system import coerce
 from rlreport.text.chat import prompt_and_response_fields
 from rlreport.text.messages import message
@@ -91,12 +91,12 @@ class Grouped(BaseFormat):
         keys = self.keys
         of_group = {keys.members, keys.prompt, keys.label, *STEP_KEYS}
         texts = prompt_and_response_fields(obj.get(keys.prompt), member[keys.response])
-        step = next((obj[key] for key in STEP_KEYS if obj.get(key) is not None), None)
+        step_key = own_step_key(obj)
         row = {
             **logged.columns(obj, of_group),
             **logged.columns(member, {keys.response, keys.reward}),
             **texts,
-            "step": coerce.integer(step),
+            "step": coerce.integer(obj[step_key]) if step_key else None,
             "reward": logged.required(member, keys.reward),
         }
         if row["step"] is None:

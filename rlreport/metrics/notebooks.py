@@ -67,8 +67,8 @@ def _rows_in(html: str) -> Iterator[bytes]:
         return
     tables = _Tables()
     tables.feed(html)
-    for table in tables.found:
-        names = [" ".join(cell.split()) for cell in table[0]] if table else []
+    for table in filter(None, tables.found):
+        names = [" ".join(cell.split()) for cell in table[0]]
         if _STEP not in names or len(names) < 2:
             continue
         keys = [_metric_of(name, names) for name in names]
