@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from rlreport.formats.registry import RowReader, UnreadRow, Where, detect
+from rlreport.errors import UnreadRow
+from rlreport.formats.registry import RowReader, Where, detect
 from tests.running import rlreport as run
 
 Row = dict[str, Any]
