@@ -17,7 +17,6 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import Any
 
 from rlreport.formats.base import Row, split_of
@@ -191,8 +190,7 @@ def _by_step(obj: Mapping[str, Any]) -> Series | None:
         return None
     # Steps are logged in their order, or sorted as texts; numbers of prompts as they were drawn.
     steps = list(map(int, obj))
-    falls = sum(after < before for before, after in pairwise(steps))
-    if 10 * falls > len(steps) and list(obj) != sorted(obj):
+    if steps != sorted(steps) and list(obj) != sorted(obj):
         return None
     rows = [
         {**value, "step": int(key)}
