@@ -476,6 +476,22 @@ def test_an_error_after_which_the_console_goes_on_is_not_its_end(
     assert "ends with an error" not in notes(path)
 
 
+def test_a_console_of_a_training_that_fell_before_its_first_row_tells_the_error(
+    tmp_path: Path,
+) -> None:
+    of_ray = FELL_OVER.replace(
+        "RuntimeError: the",
+        "ray.exceptions.RayTaskError(RuntimeError): ray::main() (pid=1)\nRuntimeError: the",
+    )
+    hydra = "\nSet the environment variable HYDRA_FULL_ERROR=1 for a complete trace.\n"
+    path = console(tmp_path / "train.log", "Loading model\n", of_ray, hydra)
+    refused = rlreport_command("check", path)
+    assert "no rows of metrics" in refused.stderr
+    assert "ends with an error: RuntimeError: the grader fell over" in refused.stderr
+    refused = rlreport_command("check", tmp_path)
+    assert "train.log: a console or text without rows of metrics" in refused.stderr
+
+
 HOSTILE: dict[str, str] = {
     "nested": "{'loss': " + "(" * 400_000,
     "nested often": "{'loss': [" * 40_000,

@@ -111,6 +111,17 @@ def test_refusals_say_why(name: str, obj: Row | None, reason: str) -> None:
     assert reason in refusal(name, objects)
 
 
+def test_words_of_a_vocabulary_are_no_fields() -> None:
+    words = ["input", "output", "score", "step", "prompt", "response", "reward"]
+    vocabulary = {word: number for number, word in enumerate(words)}
+    vocabulary |= {f"w{number}": number + len(words) for number in range(500)}
+    assert detect("checkpoint-10/vocab.json", [vocabulary]) is None
+    assert "vocabulary" in refusal("checkpoint-10/vocab.json", [vocabulary])
+    # A row with as many numbers beside its texts is a rollout.
+    row = vocabulary | {"input": "2+2?", "output": "4"}
+    assert detect("rows.jsonl", [row]) is not None
+
+
 def test_splits_come_from_the_path() -> None:
     assert format_by_id("rlboard").split("evals/rank_0.jsonl") == "eval"
     assert format_by_id("rlboard").split("retrieval/rank_0.jsonl") is None

@@ -16,6 +16,7 @@ from rlreport.check.run import Run
 from rlreport.metrics.consoles import console_rows
 from rlreport.metrics.find import find_and_read
 from rlreport.metrics.progress_bars import Bars
+from rlreport.summarise.steps import trainer_steps
 from rlreport.tables import Tables
 from tests.law_families import Shape
 from tests.law_families_metrics import metrics_log, tools
@@ -524,3 +525,30 @@ def test_a_loss_of_the_critic_that_is_always_nan_is_told() -> None:
 def test_names_of_staleness(name: str) -> None:
     lag = np.where(TIME < 0.4, 1.0, 20.0) + NOISE
     assert severity("stale_rollouts", log(**{name: lag})) == "warning"
+
+
+@pytest.mark.parametrize("every", [1, 10])
+def test_a_gradient_of_one_step_is_not_held_against_the_groups_of_ten(
+    every: int,
+) -> None:
+    """The share of equal groups is a mean over the steps that a row covers, the norm is not."""
+    silent = np.tile([0.7, 0.8, 0.6, 0.9], STEPS // 4)
+    norm = np.where(np.arange(STEPS) % 10 < 8, 0.0, 0.5)
+    made = log(frac_reward_zero_std=silent, grad_norm=norm)
+    spaced = made.metrics.assign(step=every * made.metrics["step"])
+    steps = trainer_steps(spaced)
+    judged = severity("no_updates", replace(made, metrics=spaced, steps=steps))
+    assert judged == ("warning" if every == 1 else None)
+
+
+def test_rewards_that_never_differ_give_no_signal() -> None:
+    flat = np.zeros(STEPS)
+    made = log(reward=flat, reward_std=flat, loss=flat)
+    finding = found("zero_variance_groups", made)
+    assert finding is not None
+    assert finding.severity.value == "warning"
+    assert finding.facts["kind"] == "never"
+    # One step with a spread, and it is not known how many groups are equal.
+    some = flat.copy()
+    some[7] = 0.1
+    assert found("zero_variance_groups", log(reward=flat, reward_std=some)) is None

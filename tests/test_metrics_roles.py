@@ -189,3 +189,21 @@ def test_a_metric_has_the_roles_that_it_has_alone():
     for name in names:
         alone = roles_of([name])
         assert {role for role in ROLES if has_role(name, role)} == alone.keys(), name
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "eval_answer_rate",
+        "val/win_rate",
+        "test_solved_rate",
+        "eval/exact_match",
+        "eval_em",
+        "val/qa_f1",
+    ],
+)
+def test_rates_of_an_evaluation_are_validation(name: str) -> None:
+    assert roles_of([name, "reward_mean", "eval_format_rate", "eval_answer_len"]) == {
+        "validation": name,
+        "reward": "reward_mean",
+    }

@@ -446,3 +446,18 @@ def test_a_text_of_millions_of_letters_is_no_longer_searched_than_another(
     assert load(path).table["reward"].tolist() == [0.5] * 4
     # Quadratic time would be hours.
     assert time.perf_counter() - start < 20
+
+
+def test_an_object_by_numbers_of_prompts_is_no_curve(tmp_path: Path) -> None:
+    write(tmp_path / "log.json", rows())
+    numbers = np.random.default_rng(2).permutation(500).tolist()
+    of_prompt = {"baseline": 0.1, "reward": 0.5, "loss": 0.3}
+    statistics = {str(number): of_prompt for number in numbers}
+    write(tmp_path / "prompt_stats.json", statistics)
+    found = load(tmp_path)
+    assert [file.name for file in found.files] == ["log.json"]
+    # Steps are, also if they are sorted as texts.
+    by_step = {str(step): {"loss": 0.1, "kl": 0.1} for step in range(STEPS)}
+    sorted_as_texts = json.loads(json.dumps(by_step, sort_keys=True))
+    other = write(tmp_path / "other" / "log.json", sorted_as_texts)
+    assert load(other).table["step"].tolist() == list(range(STEPS))

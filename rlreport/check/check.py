@@ -344,7 +344,6 @@ class Check:
         until = None
         if excursion is not None and not has_risen:
             onset = self._onset_of(run, high, excursion)
-            before = before if excursion.before is None else excursion.before
             if not excursion.lasts:
                 share = excursion.level
                 until = excursion.steps[1]

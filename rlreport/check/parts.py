@@ -48,7 +48,8 @@ _NO_PARTS = frozenset(
     "refusal refusals".split()
 )
 _RIGHT = re.compile(
-    r"accura|correct|(?:^|[^a-z])acc(?:[^a-z]|$)|(?:^|[^a-z])(?:pass|solve|success)_rate(?:[^a-z]|$)"
+    r"accura|correct|exact_match|ndcg|(?:^|[^a-z])(?:acc|f1|em)(?:[^a-z0-9]|$)"
+    r"|(?:^|[^a-z])(?:pass|solve|success|answer)_(?:rate|reward|score)s?(?:[^a-z]|$)"
 )
 _NOT_RIGHT = re.compile(r"incorrect|format")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rlreport.check import means, quantities
 from rlreport.check.limits import Limit, LimitKind, Limits
@@ -95,21 +96,43 @@ def silent(run: Run) -> Floats:
 
     Such a step has no gradient but that of the KL penalty, which may be 0.
     """
-    metric = quantities.series_of(run, "zero_variance")
-    steps = run.tables.steps
-    # The share of groups with equal rewards
-    if metric is not None:
-        share = run.align(metric)
-    elif has(steps, "zero_variance_groups"):
-        share = steps["zero_variance_groups"].to_numpy(np.float64)
-    else:
-        share = np.full(len(run.steps), np.nan)
+    share = _silent_share(run)
     is_silent = np.where(np.isfinite(share), share >= 1 - ROUNDING, np.nan)
+    is_silent[is_partly_silent(run)] = np.nan
     # A std of 0 over all rewards of a step means that those of each group are equal, too.
     spread = quantities.series_of(run, "reward_std")
     if spread is not None:
         is_silent[run.align(spread) == 0] = 1.0
     return is_silent
+
+
+def _silent_share(run: Run) -> Floats:
+    """Return the share of groups with equal rewards at each step, NaN if unknown, (S,)."""
+    metric = quantities.series_of(run, "zero_variance")
+    steps = run.tables.steps
+    if metric is not None:
+        return run.align(metric)
+    if has(steps, "zero_variance_groups"):
+        return steps["zero_variance_groups"].to_numpy(np.float64)
+    return np.full(len(run.steps), np.nan)
+
+
+@once_per_run
+def is_partly_silent(run: Run) -> NDArray[np.bool_]:
+    """Return at which logged steps it is open whether the gradient had groups to come from, (S,).
+
+    A trainer that logs every few steps gives the mean share of groups with equal rewards over
+    these, but the gradient norm of the last: in that one, all groups may have been equal.
+    """
+    metric = quantities.series_of(run, "zero_variance")
+    nowhere = np.zeros(len(run.steps), np.bool_)
+    if metric is None or len(metric.steps) < 2:
+        return nowhere
+    interval = np.median(np.diff(metric.steps))
+    if interval < 2:
+        return nowhere
+    share = run.align(metric)
+    return (share > 0) & (share < 1 - ROUNDING)
 
 
 @once_per_run

@@ -16,6 +16,7 @@ from rlreport.check.limits import Limit, LimitKind, Op
 from rlreport.check.prepared import Kind
 from rlreport.check.run import Run, has, once_per_run
 from rlreport.check.series import MIN_STEPS, Series
+from rlreport.check.summed_parts import summed_parts
 from rlreport.figures.ragged import Floats
 from rlreport.metrics.roles import in_unit_of
 from rlreport.tables import ends_early
@@ -230,6 +231,25 @@ def is_scored_in_part(run: Run) -> bool:
     return bool((np.convolve(missing, window, "valid") > most).any())
 
 
+def _summed_parts(run: Run) -> dict[str, Series]:
+    """Return metric -> series of metrics that are parts as the reward is their weighted sum.
+
+    They are searched where names tell fewer than two parts.
+    """
+    total = reward(run)
+    named = parts.series_of_metrics(run)
+    if total.source != "metrics" or len(named) > 1 or run.tables.reward_parts:
+        return {}
+    metrics = run.tables.metrics
+    steps = metrics["step"].to_numpy(np.int64)
+    found: dict[str, Series] = {}
+    for metric in summed_parts(metrics, total, run.roles.values()):
+        values = metrics[metric].to_numpy(np.float64)
+        one = Series(steps, values, None, "metrics", metric)
+        found[parts.part_name(metric) or metric] = one.without_gaps()
+    return found
+
+
 # Logged numbers may be near the largest float64; charts ask for parts outside of the checks.
 @once_per_run
 @np.errstate(over="ignore", invalid="ignore")
@@ -241,7 +261,7 @@ def reward_parts(run: Run) -> dict[str, Series]:
     """
     found = parts.series_of_rollouts(run)
     total = reward(run)
-    metrics = parts.series_of_metrics(run)
+    metrics = parts.series_of_metrics(run) | _summed_parts(run)
     for name, metric in metrics.items():
         leads = covers(run, metric)
         if name not in found:

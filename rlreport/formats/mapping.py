@@ -45,6 +45,7 @@ _BY_KEYS = {
         "a logtree, read with the rollout summaries next to it"
     ),
 }
+_MOST_FIELDS = 500  # of a rollout
 # Canonical field -> other names for it in logs, the likeliest first
 _FIELD_ALIASES: dict[str, tuple[str, ...]] = {
     "step": (
@@ -389,11 +390,19 @@ def certain_refusal(name: str, objects: Sequence[Row]) -> str:
     # Numbers only: an object that also has texts or lists may still be a rollout.
     if all(map(_is_flat, objects)) and all(map(is_event, objects)):
         return message(_METRICS)
+    # Its words, such as `input`, `output` and `step`, are no fields.
+    if all(map(_is_vocabulary, objects)):
+        return message("a vocabulary of a tokenizer, not rollouts")
     return ""
 
 
 def _is_flat(obj: Row) -> bool:
     return not any(isinstance(value, str | list | dict) for value in obj.values())
+
+
+def _is_vocabulary(obj: Row) -> bool:
+    """Return whether an object has whole numbers only, and more than a rollout has fields."""
+    return len(obj) > _MOST_FIELDS and all(type(value) is int for value in obj.values())
 
 
 _MOST_KEYS = 5

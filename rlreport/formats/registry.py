@@ -24,6 +24,7 @@ from rlreport.figures.turns import split_named
 from rlreport.formats import renamed
 from rlreport.formats.base import BaseFormat, Match, Row, Where
 from rlreport.formats.evaluations import ATIF, InspectAI, LMEval
+from rlreport.formats.grouped import grouped_format
 from rlreport.formats.judged import is_judges
 from rlreport.formats.logged import KeyTracker, is_scalar
 from rlreport.formats.mapping import (
@@ -188,7 +189,10 @@ def _likely(name: str, objects: Sequence[Row]) -> Detected | None:
         return None
     mapping = likely_mapping(objects)
     if not mapping:
-        return None
+        grouped = grouped_format(objects)
+        if grouped is None:
+            return None
+        return Detected(grouped, "has a list of responses per prompt")
     fields = tuple(f"{field}={path}" for field, path in mapping.items())
     remark = message(
         "fields are read by their likely names: {fields}; --map FIELD=PATH reads others",

@@ -26,7 +26,10 @@ _ERROR = re.compile(r"(?P<kind>[A-Za-z_][\w.]{0,200})(?P<text>: .*)?")
 _AFTER = re.compile(
     r"wandb: .*|CUDA kernel errors might be .*|For debugging consider .*"
     r"|Compile with `TORCH_USE_CUDA_DSA` .*|Device-side assertion.*"
+    r"|Set the environment variable HYDRA_FULL_ERROR=1 .*"
 )
+# What Ray says before the error of a worker, which follows
+_OF_WORKER = "ray.exceptions.RayTaskError("
 
 
 @dataclass(slots=True)
@@ -58,6 +61,8 @@ class ConsoleEnd:
             return ""
         after = lines[starts[-1] + 1 :]
         rest = [line for line in after if not line.startswith((" ", "\t"))]
+        if len(rest) > 1 and rest[0].startswith(_OF_WORKER):
+            del rest[0]
         if not rest or not all(map(_AFTER.fullmatch, rest[1:])):
             return ""
         error = _ERROR.fullmatch(rest[0])

@@ -13,7 +13,7 @@ from tempfile import SpooledTemporaryFile
 import orjson
 
 from rlreport.about.card import configured
-from rlreport.errors import UnusableInputError
+from rlreport.errors import RlreportError, UnusableInputError
 from rlreport.fields import LARGEST_STEP
 from rlreport.formats.metric_rows import COUNTER, MAX_NAME, NO_METRICS, Record
 from rlreport.metrics.console_end import ConsoleEnd
@@ -24,6 +24,7 @@ from rlreport.metrics.console_steps import is_of_rl, numbered, survey
 from rlreport.metrics.consoles import TRAINERS, console_rows
 from rlreport.metrics.lines import ROUNDED, UnusedRows, number
 from rlreport.metrics.progress_bars import Bar, Bars
+from rlreport.read.lines import DAMAGED
 from rlreport.system.documents import load_config
 from rlreport.tables import NoteKind
 from rlreport.text.messages import translatable
@@ -114,10 +115,21 @@ def unknown_consoles(logs: Sequence[str | Path]) -> str:
     ]
     if not names:
         return ""
+    ends = [_end_of(file) for file in files if file.name in names[:3]]
+    told = "".join(f"; {end}" for end in ends if end)
     return (
         f"{', '.join(names[:3])}: no rows of metrics; looked for those that {trainer_names()} "
-        "print on the console"
+        f"print on the console{told}"
     )
+
+
+def _end_of(path: Path) -> str:
+    """Return with which error a console ends, "" without any or if it cannot be read."""
+    end = ConsoleEnd()
+    with suppress(*DAMAGED, ValueError, RlreportError):
+        for _ in end.seen(pieces_of(path, UnusedRows(), most=_MAX_HEAD)):
+            pass
+    return end.remark(None, Bars())
 
 
 def names_in(path: Path) -> set[str]:

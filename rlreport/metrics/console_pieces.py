@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import closing
+from itertools import chain, starmap
 from pathlib import Path
 
 from rlreport.metrics.lines import MAX_UNPACKED, REST, UnusedRows
+from rlreport.metrics.notebooks import is_notebook, notebook_lines
 from rlreport.read.lines import ByteRange, Lines
 from rlreport.read.listing import COMPRESSIONS
 from rlreport.system.documents import LimitError
@@ -25,15 +27,26 @@ _ESCAPE = b"\x1b"
 def pieces_of(
     path: Path, unused: UnusedRows, most: int | None = None
 ) -> Iterator[tuple[int, bytes]]:
-    r"""Yield (number of the line, text) of each piece between line ends, without ANSI codes.
+    r"""Return (number of the line, text) of each piece between line ends, without ANSI codes.
 
     Progress bars go back to the beginning of their line, so ``\r`` ends a piece, too. If the file
     cannot be read to its end, ``unused`` counts that. No more than about ``most`` bytes are read.
+    Of a notebook, the lines are those that its cells printed.
 
     Raises:
         ValueError: not even its first bytes can be read.
         LimitError: it has more than MAX_UNPACKED bytes.
     """
+    if is_notebook(path):
+        lines_of_cells = enumerate(notebook_lines(path), 1)
+        return chain.from_iterable(starmap(_pieces, lines_of_cells))
+    return _pieces_of_file(path, unused, most)
+
+
+def _pieces_of_file(
+    path: Path, unused: UnusedRows, most: int | None
+) -> Iterator[tuple[int, bytes]]:
+    """Yield the pieces of a file with lines, see ``pieces_of``."""
     compression = COMPRESSIONS.get(path.suffix, "")
     source = Source("", str(path), path.stat().st_size, compression)
     lines = Lines(ByteRange(0, source))

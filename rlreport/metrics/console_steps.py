@@ -26,6 +26,10 @@ BY_BAR = translatable(
 BY_INTERVAL = translatable(
     "rows of the console have no step: they are counted, times `logging_steps`"
 )
+BY_TOTAL = translatable(
+    "rows of the console have no step: they are counted, and spread over the steps of the progress "
+    "bar, which reached its end"
+)
 BY_COUNT = translatable(
     "rows of the console have no step, and neither a progress bar nor `logging_steps` tells it: "
     "they are numbered 1, 2, 3, …"
@@ -68,7 +72,7 @@ class Phase:
         rows: number of rows of training.
         is_rl: whether they have a reward or another metric of reinforcement learning.
         has_steps: whether rows have steps.
-        numbering: BY_BAR, BY_INTERVAL or BY_COUNT; "" if rows have steps.
+        numbering: BY_BAR, BY_INTERVAL, BY_TOTAL or BY_COUNT; "" if rows have steps.
         interval: number of steps from one row to the next.
         bar: the progress bar that tells steps.
         redraws: the step of each printed row, if bars were redrawn after them.
@@ -175,7 +179,24 @@ class Phase:
             self.numbering = BY_INTERVAL
             self.interval = int(self.logging_steps)
         else:
-            self.numbering = BY_COUNT
+            total = self._complete_total(bars)
+            self.numbering = BY_TOTAL if total else BY_COUNT
+            self.interval = total // self.rows if total else None
+
+    def _complete_total(self, bars: Bars) -> int | None:
+        """Return the number of steps of a training that came to its end, a multiple of its rows.
+
+        A notebook keeps only some drawings of a bar, so that it does not move with each row.
+        """
+        if not self.is_ended or not self.rows:
+            return None
+        totals = [
+            bar.total
+            for bar, done in bars.done.items()
+            if done == bar.total and not bar.description and bar.total >= self.rows
+        ]
+        total = max(totals, default=1)
+        return total if total % self.rows == 0 and total >= self.rows else None
 
     def _redraws(
         self, bars: Bars, usable: list[Bar]

@@ -328,12 +328,10 @@ class HFTrainer(Trainer):
         for writer, other in self.recent:
             is_equal = other.cells == row.cells and other.bars == row.bars
             is_of_another = (
-                writer != self.writer
-                and other.epoch == row.epoch
-                and other.step == row.step
-                and other.cells.keys() == row.cells.keys()
+                writer != self.writer and other.cells.keys() == row.cells.keys()
             )
-            if other.epoch == row.epoch and (is_equal or is_of_another):
+            is_at_place = other.epoch == row.epoch and other.step == row.step
+            if is_at_place and (is_equal or is_of_another):
                 return
         self.recent.append((self.writer, row))
         yield row

@@ -60,6 +60,8 @@ ROLES: dict[str, tuple[str, ...]] = {
         r"val-core/.+",  # verl
         rf"{_VALIDATION}.*(?:rewards?|scores?|{RIGHT}|pass_at_\d+)(?:/.*)?",
         rf"{_VALIDATION}{_TEST_SETS}[\w.+]*",  # slime: the mean reward on a test set
+        rf"{_VALIDATION}(?:all/)?(?:\w+_)?(?:answer|win|solved|exact_match|em|f1)"
+        rf"(?:_rate|_score)?{_MEAN}",
     ),
     # TRL's PPO and online DPO sum over the response.
     "kl": (r"objective/kl",),

@@ -188,6 +188,10 @@ def _by_step(obj: Mapping[str, Any]) -> Series | None:
     """Return the series of an object whose keys are steps, and whose values have numbers."""
     if len(obj) < 2 or not all(map(_STEP_AS_TEXT.fullmatch, obj)):
         return None
+    # Steps are logged in their order, or sorted as texts; numbers of prompts as they were drawn.
+    steps = list(map(int, obj))
+    if steps != sorted(steps) and list(obj) != sorted(obj):
+        return None
     rows = [
         {**value, "step": int(key)}
         for key, value in obj.items()

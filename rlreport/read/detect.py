@@ -41,6 +41,9 @@ from rlreport.text.messages import message
 
 MAX_PEEKED = 20  # Number of objects at the start of a file used to detect its format
 
+# Suffixes of consoles, which are read where they have rows of metrics
+_CONSOLES = (".log", ".txt", ".out")
+
 # Name of the file with the author's notes in a folder of logs; it is not a log
 NOTES_FILE = "notes.md"
 
@@ -236,6 +239,11 @@ def _why_other(source: Source) -> str:
         return message(
             "CSV is read as trainer metrics only, which need a column named step and rows of "
             "numbers"
+        )
+    if PurePosixPath(name).suffix in _CONSOLES:
+        return message(
+            "a console or text without rows of metrics of a known trainer; give its own path to "
+            "see what was looked for"
         )
     return message("not named like a log, so not read; to read it, give its own path")
 

@@ -18,7 +18,7 @@ from rlreport.check.limits import Limit, LimitKind, Limits, meets
 from rlreport.check.means import mean
 from rlreport.check.quantities import LimitedFigure
 from rlreport.check.run import ROUNDING, Run, fall_onset, has
-from rlreport.check.series import Series
+from rlreport.check.series import MIN_STEPS, Series
 from rlreport.check.settings import SettingKind, also, enabled, higher, see
 from rlreport.figures.ragged import Ints
 from rlreport.figures.rounding import change
@@ -231,7 +231,7 @@ def _equal_groups_clause(facts: Facts) -> str:
 @Check(
     name="groups without a learning signal",
     rank=Rank.CAUSE,
-    needs=(Need("reward", ("reward",), ("zero_variance",)),),
+    needs=(Need("reward", ("reward",), ("zero_variance", "reward_std")),),
     charts=("groups",),
     limits=_ZeroVarianceGroups,
     title={
@@ -251,6 +251,8 @@ def _equal_groups_clause(facts: Facts) -> str:
         "responses earn equal rewards, neither the lowest nor the best.",
         "constant": "{equal:count} of the last {groups:count} groups give no learning signal: all "
         "responses of the run earn the same reward.",
+        "never": "No group gives a learning signal: at all {steps:count} steps, the rewards within "
+        "groups are equal (standard deviation 0).",
     },
     statement=_equal_groups_clause,
     why="If all responses of a group earn the same reward, its advantages and gradient are zero.",
@@ -264,6 +266,7 @@ def _equal_groups_clause(facts: Facts) -> str:
         "best": enabled(SettingKind.GROUP_FILTER),
         "between": see(SettingKind.GRADER),
         "constant": see(SettingKind.GRADER),
+        "never": see(SettingKind.GRADER),
     },
     otherwise="Choose prompts of medium difficulty, or use a finer reward.",
     explains=("reward_stalled", "group_std_fall", "dropped_groups"),
@@ -280,6 +283,8 @@ def zero_variance_groups(check: Check, run: Run) -> Result:
         # A note if the run learns, or most of these groups are solved.
         is_note = progress.learned(run) or _are_solved_by_metrics(run)
         severity = Severity.INFO if is_note else Severity.WARNING
+        if "zero_variance" not in run.roles:
+            return _judge_spread(check, run, severity)
         return check.judge_metric(
             run, "zero_variance", severity=severity, facts={"kind": "share"}
         )
@@ -293,6 +298,27 @@ def zero_variance_groups(check: Check, run: Run) -> Result:
     if run.has("value_mean"):
         return check.not_run("a run that learns from groups; this one has a critic")
     return _judge_equal_groups(check, run, groups, last_groups)
+
+
+def _judge_spread(check: Check, run: Run, severity: Severity) -> Result:
+    """Judge the standard deviation of rewards, which is 0 only if those of each group are equal.
+
+    How many groups are equal it does not tell; but if it is 0 at all steps, all are.
+    """
+    spread = quantities.series_of(run, "reward_std")
+    if spread is None or len(spread.steps) < MIN_STEPS:
+        return check.not_run(check.needs_also)
+    if (spread.values > EQUAL).any():
+        return check.not_run(check.needs_also)
+    tested = run.limits.test(_ZeroVarianceGroups.share, ">", 1.0)
+    facts: Facts = {
+        "kind": "never",
+        "share": 1.0,
+        "before": 1.0,
+        "steps": len(spread.steps),
+        "series_from": "metrics",
+    }
+    return check.found(run, severity, [tested], facts, onset=run.from_start())
 
 
 def _has_other_baseline(run: Run) -> bool:

@@ -717,6 +717,7 @@ def no_updates(check: Check, run: Run) -> Result:
         values = run.align(metric)
         zero = np.where(np.isfinite(values), values == 0, np.nan)
         if not is_rate:
+            zero[progress.is_partly_silent(run)] = np.nan
             zero = _unexplained(run, zero)
         at_end = run.last_values(zero)
         if np.isfinite(at_end).sum() < LEAST_LEVEL:
