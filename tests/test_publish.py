@@ -436,6 +436,23 @@ HIDDEN = [
     "file:///home/qz",
     "/数据/qz/模型",
     "see（/mnt/qz/a.txt）now",
+    "qz@gpu01",
+    "qz@node7:runs/3",
+    "nfs-qz:/vol/x",
+    "qz-node:29500",
+    "registry.lab.io/qz/image:3",
+    "C:\\Program Files\\qz\\runs",
+    "'/data/My Runs/qz/3'",
+    "%2Fhome%2Fqz%2Fruns",
+    "在/mnt/qz/3中",
+    "--wandb_entity qz",
+    "trainer.experiment_name=qz",
+    "USER=qz",
+    '{"user": "qz", "n": 3}',
+    "HF_TOKEN=qz0123abcdef",
+    "--api-key qz0123abc",
+    "sk-proj-qzabcdefghijklmnop1234",
+    "Bearer qz0123abcdef",
 ]
 
 
@@ -447,6 +464,7 @@ def test_paths_and_addresses_are_recognized(text: str) -> None:
 @pytest.mark.parametrize(
     "text",
     ["acc/mean@8", "pass@1", "\\frac{1}{2}", "3/4", "12:30:45", "torch.bfloat16"]
+    + ["mean@k", "best@all", "a user: 3", "loss:2000", "step 3:20000", "user=None"]
     + ["1.2.3", "Qwen/Qwen3-8B", "tokens/s", "2026-01-02T12:30:45", "0.5", "a: b"],
 )
 def test_what_is_no_name_stays(text: str) -> None:
@@ -465,8 +483,44 @@ def test_names_that_settings_tell_are_hidden_everywhere() -> None:
     assert names.in_value("data.train_files", "other/gsm8k") == "[path 2]"
 
 
+def test_a_credential_is_hidden_with_its_line_and_under_its_name() -> None:
+    names = PrivateNames()
+    text = "cannot log in\nkey sk-proj-abcdefghijklmnop1234 refused\nretrying"
+    assert names.in_text(text) == "cannot log in\n[secret 1]\nretrying"
+    assert names.in_value("judge.api_key", "plain") == "[secret 2]"
+    assert names.in_value("max_tokens", "512") == "512"
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["SLURM_CLUSTER_NAME", "user-name", "createdBy", "git.remote", "k8s_namespace"]
+    + ["teamName", "maintainer", "s3_bucket", "output_dir", "hydra.run.dir"],
+)
+def test_settings_are_known_by_what_they_are_called(name: str) -> None:
+    assert "qz" not in PrivateNames().in_value(name, "qz")
+
+
+def test_names_that_a_text_sets_are_hidden_everywhere() -> None:
+    names = PrivateNames(
+        names_in({"cmd": "python t.py --wandb-entity acme user=alice"})
+    )
+    assert names.in_text("acme: Alice") == "[name 1]: [name 2]"
+    # A sentence after a colon names nobody elsewhere.
+    assert names_in({"text": "failed to run: reward is missing"}) == set()
+
+
+def test_names_in_chinese_need_no_blanks_around_them() -> None:
+    names = PrivateNames(["张三", "alice"])
+    assert names.in_text("由alice和张三运行") == "由[name 1]和[name 2]运行"
+
+
 def test_hostile_texts_cost_no_time() -> None:
     for text in (
+        "a:" * 20_000,
+        "C:\\a" * 10_000,
+        "user: " * 7_000,
+        "a-" * 20_000,
+        "'/" * 20_000,
         "a." * 20_000,
         "a" * 40_000,
         "/a" * 20_000,
