@@ -421,6 +421,29 @@ def test_an_index_says_no_sentence_of_a_report_that_shows_omitted_prompts(
         assert (b"qzxwv" in everything(page)) == (not omitted)
 
 
+@pytest.mark.parametrize("name", ["step", "reward", "accuracy", "kl"])
+def test_a_project_called_like_a_metric_changes_no_figure_and_no_verdict(
+    name: str, tmp_path: Path
+) -> None:
+    rows = [
+        tokens("a", step=step, reward=float((p + n) % 2), prompt=f"p{p}")
+        for step, p, n in product(range(8), range(4), range(4))
+    ]
+    write_log(tmp_path / "logs/log.jsonl", rows)
+    lines = [f"{step},{step / 10},{step / 100},.1" for step in range(8)]
+    metrics = "\n".join(["step,reward,kl,val/accuracy", *lines])
+    (tmp_path / "logs/metrics.csv").write_text(metrics)
+    config = {"project_name": name, "user": "qzxwv", "note": "by qzxwv"}
+    (tmp_path / "logs/config.json").write_text(json.dumps(config))
+    plain, public = (
+        rlreport.build(tmp_path / "logs", tmp_path / "out", public=public, workers=1)
+        for public in (False, True)
+    )
+    assert public.tables.steps.equals(plain.tables.steps)
+    assert public.verdict.findings == plain.verdict.findings
+    assert b"qzxwv" not in everything(tmp_path / "out")
+
+
 HIDDEN = [
     "/home/qz/x y",
     "C:\\Users\\qz\\runs",

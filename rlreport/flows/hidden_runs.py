@@ -27,7 +27,7 @@ from rlreport.comparison.saved import (
 from rlreport.comparison.words import check_name
 from rlreport.errors import UsageError
 from rlreport.options import CompareOptions
-from rlreport.pages.public import public_settings, public_values
+from rlreport.pages.public import public_settings, public_values, without_common_words
 from rlreport.read.rollouts import Rollout
 from rlreport.text.messages import message
 from rlreport.text.placeholders import placeholder
@@ -138,15 +138,15 @@ def _without_sentences(run: ComparedRun) -> ComparedRun:
 
 def names_of_runs(runs: Sequence[str | Path]) -> PrivateNames:
     """Return what hides the private names of several runs, logs or reports, alike."""
-    names = PrivateNames()
+    found: set[str] = set()
     for run in runs:
-        names.learn(owners_in(str(run)))
+        found |= owners_in(str(run))
         about = report_about(run)
         if about is None:
-            names.learn(names_in(run_card([run]).entries))
+            found |= names_in(run_card([run]).entries)
         else:
-            names.learn(names_in(_entries(about)))
-    return names
+            found |= names_in(_entries(about))
+    return PrivateNames(without_common_words(found))
 
 
 def _entries(about: Mapping[str, object]) -> dict[str, object]:
