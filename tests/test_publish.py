@@ -408,6 +408,21 @@ def test_public_comparisons_and_indexes_have_no_private_name(
     assert PRIVATE.search(everything(page))
 
 
+def test_a_comparison_hides_what_a_logged_field_tells_to_be_a_name(
+    tmp_path: Path,
+) -> None:
+    rows = [
+        tokens("a", step=step, reward=float(n), prompt=f"p{p}")
+        | {"user": "qzxwvbob", "task": ("by qzxwvbob", "code")[p % 2]}
+        for step, p, n in product(range(4), range(6), range(4))
+    ]
+    for name in ("a", "b"):
+        write_log(tmp_path / name / "log.jsonl", rows)
+    sides = (tmp_path / "a", tmp_path / "b")
+    rlreport.compare(*sides, tmp_path / "out", public=True)
+    assert set(PRIVATE.findall(everything(tmp_path / "out"))) == set()
+
+
 def test_an_index_says_no_sentence_of_a_report_that_shows_omitted_prompts(
     log: Path, tmp_path: Path
 ) -> None:
@@ -517,7 +532,7 @@ def test_a_credential_is_hidden_with_its_line_and_under_its_name() -> None:
 @pytest.mark.parametrize(
     "name",
     ["SLURM_CLUSTER_NAME", "user-name", "createdBy", "git.remote", "k8s_namespace"]
-    + ["teamName", "maintainer", "s3_bucket", "output_dir", "hydra.run.dir"],
+    + ["teamName", "maintainer", "s3_bucket", "output_dir", "hydra.run.dir", "job.owner.name"],
 )
 def test_settings_are_known_by_what_they_are_called(name: str) -> None:
     assert "qz" not in PrivateNames().in_value(name, "qz")

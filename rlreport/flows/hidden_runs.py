@@ -27,6 +27,7 @@ from rlreport.comparison.saved import (
 from rlreport.comparison.words import check_name
 from rlreport.errors import UsageError
 from rlreport.options import CompareOptions
+from rlreport.pages.listed import is_numeric
 from rlreport.pages.public import public_settings, public_values, without_common_words
 from rlreport.read.rollouts import Rollout
 from rlreport.text.messages import message
@@ -152,6 +153,19 @@ def names_of_runs(runs: Sequence[str | Path]) -> PrivateNames:
 def _entries(about: Mapping[str, object]) -> dict[str, object]:
     entries = section(section(about, "card"), "entries")
     return {str(name): value for name, value in entries.items()}
+
+
+def learn_fields(names: PrivateNames, run: ComparedRun) -> None:
+    """Let ``names`` hide what settings and logged fields of a run tell to be private names."""
+    settings = {key.removeprefix(_CONFIG): value for key, value in run.facts.items()}
+    found = names_in(settings)
+    for column in map(str, run.side.responses.columns):
+        values = run.side.responses[column]
+        if column.startswith(EXTRA) and not is_numeric(values):
+            field = column.removeprefix(EXTRA)
+            for text in values.dropna().unique():
+                found |= names_in({field: text})
+    names.learn(without_common_words(found))
 
 
 def public_side(

@@ -87,14 +87,13 @@ _WHO = (
     r"|sweeps?|jobs?|runs?|groups?|tags"
     r"|(?:run|experiment|exp|project|job|wandb|group|sweep|display|tracker|user|host|node|machine"
     r"|server|cluster|team|org|organi[sz]ation|company|account|owner|author|bucket|pod|partition"
-    r"|queue|container)[_-]?(?:name|id|group|path)"
+    r"|queue|container)[._/-]?(?:name|id|group|path)"
     r"|git[._](?:branch|remote|repo|author|user)\w*|branch|remote_?url"
     r"|用户名?|作者|邮箱|主机名?|服务器|项目|团队|姓名|负责人|单位|机器|节点"
 )
 _WHO_NAME = re.compile(
     rf"(?:.*[._/-])?(?:{_WHO})"
-    r"|(?:.*[._/])?(?:wandb|mlflow|swanlab|comet|neptune|slurm|k8s)(?:[._/].*|_\w+)"
-    rf"|(?:run|experiment|exp|project|job|user)[._/]name",
+    r"|(?:.*[._/])?(?:wandb|mlflow|swanlab|comet|neptune|slurm|k8s)(?:[._/].*|_\w+)",
     re.IGNORECASE,
 )
 # Names of settings and fields whose texts are paths or ids of models and data
