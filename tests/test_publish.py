@@ -177,6 +177,7 @@ def test_a_value_that_no_row_has_leaves_out_nothing_and_the_report_says_so(
         (["1", "x", "1.0"], "1", [True, False, False]),
         ([1.0, 2.0, np.nan], "1", [True, False, False]),
         ([1.0, 0.0, np.nan], "true", [True, False, False]),
+        ([True, "no", None], "true", [True, False, False]),
         ([1.0, 2.0, np.nan], "nan", [False, False, False]),
         (["cafe\u0301", "a=b", " a"], "caf\u00e9", [True, False, False]),
         (["x", "a=b", " a"], "a=b", [False, True, False]),
