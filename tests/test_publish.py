@@ -533,7 +533,14 @@ def test_a_credential_is_hidden_with_its_line_and_under_its_name() -> None:
 @pytest.mark.parametrize(
     "name",
     ["SLURM_CLUSTER_NAME", "user-name", "createdBy", "git.remote", "k8s_namespace"]
-    + ["teamName", "maintainer", "s3_bucket", "output_dir", "hydra.run.dir", "job.owner.name"],
+    + [
+        "teamName",
+        "maintainer",
+        "s3_bucket",
+        "output_dir",
+        "hydra.run.dir",
+        "job.owner.name",
+    ],
 )
 def test_settings_are_known_by_what_they_are_called(name: str) -> None:
     assert "qz" not in PrivateNames().in_value(name, "qz")
