@@ -54,6 +54,19 @@ def test_the_table_of_environments_leads_to_their_responses_alone(browser, repor
         assert len(listed(page)) == 6
 
 
+def test_a_long_name_of_an_environment_does_not_widen_a_phones_page(browser, tmp_path):
+    rows = [
+        row(step=step, prompt=f"p{p}", reward=float(p), data_source=name)
+        for step, p in product(range(3), range(4))
+        for name in ("short", "a_very_long_name_of_an_environment " * 3)
+    ]
+    rlreport.build(write(tmp_path / "run.jsonl", rows), tmp_path / "out", quiet=True)
+    phone = {"width": 390, "height": 900}
+    with visiting(browser, tmp_path / "out/responses.html", viewport=phone) as page:
+        page.get_by_role("combobox", name="data_source").wait_for()
+        assert page.evaluate("document.documentElement.scrollWidth") == 390
+
+
 def test_charts_of_environments_are_shown(browser, report):
     with visiting(browser, report / "index.html") as page:
         parts = page.locator('figure[data-chart="reward_environments"]')

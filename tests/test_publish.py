@@ -177,6 +177,7 @@ def test_a_value_that_no_row_has_leaves_out_nothing_and_the_report_says_so(
         (["1", "x", "1.0"], "1", [True, False, False]),
         ([1.0, 2.0, np.nan], "1", [True, False, False]),
         ([1.0, 0.0, np.nan], "true", [True, False, False]),
+        ([True, "no", None], "true", [True, False, False]),
         ([1.0, 2.0, np.nan], "nan", [False, False, False]),
         (["cafe\u0301", "a=b", " a"], "caf\u00e9", [True, False, False]),
         (["x", "a=b", " a"], "a=b", [False, True, False]),
@@ -408,6 +409,21 @@ def test_public_comparisons_and_indexes_have_no_private_name(
     assert PRIVATE.search(everything(page))
 
 
+def test_a_comparison_hides_what_a_logged_field_tells_to_be_a_name(
+    tmp_path: Path,
+) -> None:
+    rows = [
+        tokens("a", step=step, reward=float(n), prompt=f"p{p}")
+        | {"user": "qzxwvbob", "task": ("by qzxwvbob", "code")[p % 2]}
+        for step, p, n in product(range(4), range(6), range(4))
+    ]
+    for name in ("a", "b"):
+        write_log(tmp_path / name / "log.jsonl", rows)
+    sides = (tmp_path / "a", tmp_path / "b")
+    rlreport.compare(*sides, tmp_path / "out", public=True)
+    assert set(PRIVATE.findall(everything(tmp_path / "out"))) == set()
+
+
 def test_an_index_says_no_sentence_of_a_report_that_shows_omitted_prompts(
     log: Path, tmp_path: Path
 ) -> None:
@@ -419,6 +435,29 @@ def test_an_index_says_no_sentence_of_a_report_that_shows_omitted_prompts(
     for omitted in ([], OMIT):
         rlreport.index([tmp_path / "a"], page, omit_prompts=omitted, workers=1)
         assert (b"qzxwv" in everything(page)) == (not omitted)
+
+
+@pytest.mark.parametrize("name", ["step", "reward", "accuracy", "kl"])
+def test_a_project_called_like_a_metric_changes_no_figure_and_no_verdict(
+    name: str, tmp_path: Path
+) -> None:
+    rows = [
+        tokens("a", step=step, reward=float((p + n) % 2), prompt=f"p{p}")
+        for step, p, n in product(range(8), range(4), range(4))
+    ]
+    write_log(tmp_path / "logs/log.jsonl", rows)
+    lines = [f"{step},{step / 10},{step / 100},.1" for step in range(8)]
+    metrics = "\n".join(["step,reward,kl,val/accuracy", *lines])
+    (tmp_path / "logs/metrics.csv").write_text(metrics)
+    config = {"project_name": name, "user": "qzxwv", "note": "by qzxwv"}
+    (tmp_path / "logs/config.json").write_text(json.dumps(config))
+    plain, public = (
+        rlreport.build(tmp_path / "logs", tmp_path / "out", public=public, workers=1)
+        for public in (False, True)
+    )
+    assert public.tables.steps.equals(plain.tables.steps)
+    assert public.verdict.findings == plain.verdict.findings
+    assert b"qzxwv" not in everything(tmp_path / "out")
 
 
 HIDDEN = [
@@ -436,6 +475,23 @@ HIDDEN = [
     "file:///home/qz",
     "/数据/qz/模型",
     "see（/mnt/qz/a.txt）now",
+    "qz@gpu01",
+    "qz@node7:runs/3",
+    "nfs-qz:/vol/x",
+    "qz-node:29500",
+    "registry.lab.io/qz/image:3",
+    "C:\\Program Files\\qz\\runs",
+    "'/data/My Runs/qz/3'",
+    "%2Fhome%2Fqz%2Fruns",
+    "在/mnt/qz/3中",
+    "--wandb_entity qz",
+    "trainer.experiment_name=qz",
+    "USER=qz",
+    '{"user": "qz", "n": 3}',
+    "HF_TOKEN=qz0123abcdef",
+    "--api-key qz0123abc",
+    "sk-proj-qzabcdefghijklmnop1234",
+    "Bearer qz0123abcdef",
 ]
 
 
@@ -447,6 +503,7 @@ def test_paths_and_addresses_are_recognized(text: str) -> None:
 @pytest.mark.parametrize(
     "text",
     ["acc/mean@8", "pass@1", "\\frac{1}{2}", "3/4", "12:30:45", "torch.bfloat16"]
+    + ["mean@k", "best@all", "a user: 3", "loss:2000", "step 3:20000", "user=None"]
     + ["1.2.3", "Qwen/Qwen3-8B", "tokens/s", "2026-01-02T12:30:45", "0.5", "a: b"],
 )
 def test_what_is_no_name_stays(text: str) -> None:
@@ -465,8 +522,51 @@ def test_names_that_settings_tell_are_hidden_everywhere() -> None:
     assert names.in_value("data.train_files", "other/gsm8k") == "[path 2]"
 
 
+def test_a_credential_is_hidden_with_its_line_and_under_its_name() -> None:
+    names = PrivateNames()
+    text = "cannot log in\nkey sk-proj-abcdefghijklmnop1234 refused\nretrying"
+    assert names.in_text(text) == "cannot log in\n[secret 1]\nretrying"
+    assert names.in_value("judge.api_key", "plain") == "[secret 2]"
+    assert names.in_value("max_tokens", "512") == "512"
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["SLURM_CLUSTER_NAME", "user-name", "createdBy", "git.remote", "k8s_namespace"]
+    + [
+        "teamName",
+        "maintainer",
+        "s3_bucket",
+        "output_dir",
+        "hydra.run.dir",
+        "job.owner.name",
+    ],
+)
+def test_settings_are_known_by_what_they_are_called(name: str) -> None:
+    assert "qz" not in PrivateNames().in_value(name, "qz")
+
+
+def test_names_that_a_text_sets_are_hidden_everywhere() -> None:
+    names = PrivateNames(
+        names_in({"cmd": "python t.py --wandb-entity acme user=alice"})
+    )
+    assert names.in_text("acme: Alice") == "[name 1]: [name 2]"
+    # A sentence after a colon names nobody elsewhere.
+    assert names_in({"text": "failed to run: reward is missing"}) == set()
+
+
+def test_names_in_chinese_need_no_blanks_around_them() -> None:
+    names = PrivateNames(["张三", "alice"])
+    assert names.in_text("由alice和张三运行") == "由[name 1]和[name 2]运行"
+
+
 def test_hostile_texts_cost_no_time() -> None:
     for text in (
+        "a:" * 20_000,
+        "C:\\a" * 10_000,
+        "user: " * 7_000,
+        "a-" * 20_000,
+        "'/" * 20_000,
         "a." * 20_000,
         "a" * 40_000,
         "/a" * 20_000,

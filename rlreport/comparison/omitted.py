@@ -82,9 +82,15 @@ def has_value(values: pd.Series, wanted: str) -> NDArray[np.bool_]:
     sought = normalize("NFC", wanted)
     # A field has few different values.
     codes, distinct = pd.factorize(values)
-    meets = [normalize("NFC", str(one)).strip() == sought for one in distinct]
+    meets = [_as_wanted(one) == sought for one in distinct]
     meets.append(False)  # missing values have the code -1
     return np.array(meets, np.bool_)[codes]
+
+
+def _as_wanted(value: object) -> str:
+    """Return a value as ``--omit-prompts`` names it: a boolean as "true" or "false"."""
+    text = str(value).lower() if isinstance(value, bool) else str(value)
+    return normalize("NFC", text).strip()
 
 
 def _number(text: str) -> float:

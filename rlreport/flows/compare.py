@@ -35,6 +35,7 @@ from rlreport.errors import UnusableInputError, UsageError
 from rlreport.flows.hidden_runs import (
     hidden_in_words,
     hidden_report,
+    learn_fields,
     names_of_runs,
     public_side,
 )
@@ -42,6 +43,7 @@ from rlreport.flows.hide import hide_names, hide_texts
 from rlreport.flows.load import load_run
 from rlreport.options import CompareOptions
 from rlreport.pages.comparison import ComparisonPages
+from rlreport.pages.public import private_names
 from rlreport.system.stores import shown
 from rlreport.system.workers import Progress
 from rlreport.text.clean import printable
@@ -128,6 +130,8 @@ def build_comparison(
     base_runs = list(map(load, bases))
     new_runs = list(map(load, news))
     if names is not None:
+        for run in (*base_runs, *new_runs):
+            learn_fields(names, run)
         base_runs = public_side(base_runs, "base", names)
         new_runs = public_side(new_runs, "new", names)
     with progress.stage(message("comparing")):
@@ -199,6 +203,8 @@ def compared_run(
         run = of_report(report, options.pair_by)
         return hidden_report(run, report, conditions, public=options.public)
     loaded = load_run([path], options, progress)
+    if names is not None:
+        names.learn(private_names(Card(), loaded.tables, [path], ""))
     omitted = OmittedPrompts.of(loaded.tables, conditions)
     card = Card()  # the settings that are compared are read from the logs' folder
     named = hide_names(loaded, card, options, names)

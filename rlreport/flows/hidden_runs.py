@@ -27,7 +27,8 @@ from rlreport.comparison.saved import (
 from rlreport.comparison.words import check_name
 from rlreport.errors import UsageError
 from rlreport.options import CompareOptions
-from rlreport.pages.public import public_settings, public_values
+from rlreport.pages.listed import is_numeric
+from rlreport.pages.public import public_settings, public_values, without_common_words
 from rlreport.read.rollouts import Rollout
 from rlreport.text.messages import message
 from rlreport.text.placeholders import placeholder
@@ -138,20 +139,33 @@ def _without_sentences(run: ComparedRun) -> ComparedRun:
 
 def names_of_runs(runs: Sequence[str | Path]) -> PrivateNames:
     """Return what hides the private names of several runs, logs or reports, alike."""
-    names = PrivateNames()
+    found: set[str] = set()
     for run in runs:
-        names.learn(owners_in(str(run)))
+        found |= owners_in(str(run))
         about = report_about(run)
         if about is None:
-            names.learn(names_in(run_card([run]).entries))
+            found |= names_in(run_card([run]).entries)
         else:
-            names.learn(names_in(_entries(about)))
-    return names
+            found |= names_in(_entries(about))
+    return PrivateNames(without_common_words(found))
 
 
 def _entries(about: Mapping[str, object]) -> dict[str, object]:
     entries = section(section(about, "card"), "entries")
     return {str(name): value for name, value in entries.items()}
+
+
+def learn_fields(names: PrivateNames, run: ComparedRun) -> None:
+    """Let ``names`` hide what settings and logged fields of a run tell to be private names."""
+    settings = {key.removeprefix(_CONFIG): value for key, value in run.facts.items()}
+    found = names_in(settings)
+    for column in map(str, run.side.responses.columns):
+        values = run.side.responses[column]
+        if column.startswith(EXTRA) and not is_numeric(values):
+            field = column.removeprefix(EXTRA)
+            for text in values.dropna().unique():
+                found |= names_in({field: text})
+    names.learn(without_common_words(found))
 
 
 def public_side(

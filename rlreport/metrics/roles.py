@@ -194,6 +194,13 @@ def known_keys() -> dict[Key, str]:
     return {row: _RUN.sub("", row.key.lower()) for row in rows}
 
 
+@cache
+def words_of_keys() -> frozenset[str]:
+    """Return the words of the keys in ``keys.csv``, in lower case, such as "reward"."""
+    keys = " ".join(row.key.lower() for row in known_keys())
+    return frozenset(re.findall(r"[^\W\d_]+", keys))
+
+
 @lru_cache(10_000)
 def _keys_of(name: str) -> tuple[Key, ...]:
     """Return the rows of ``keys.csv`` that match a metric's name."""

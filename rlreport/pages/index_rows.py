@@ -17,7 +17,7 @@ from rlreport.formats.logged import dicts
 from rlreport.pages.index_metrics import Metric, metrics_of, number
 from rlreport.pages.levels import UNREAD, known_level, severity
 from rlreport.pages.page import Addresses
-from rlreport.pages.public import public_settings
+from rlreport.pages.public import public_settings, without_common_words
 from rlreport.pages.redact import unquoted
 from rlreport.pages.table import Cell
 from rlreport.text.clean import safe_text, shortened
@@ -197,7 +197,8 @@ def _shown_settings(
             for name, value in settings.items()
         }
     if _is_less_public(own, hides):
-        return public_settings(settings, PrivateNames(names_in(settings)))
+        names = PrivateNames(without_common_words(names_in(settings)))
+        return public_settings(settings, names)
     return settings
 
 

@@ -17,9 +17,10 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from rlreport.about.card import CONFIGURATIONS, Card
+from rlreport.check.parts import tells_right
 from rlreport.fields import CANONICAL
 from rlreport.figures.ragged import Ints
-from rlreport.metrics.roles import PLAIN_NAMES
+from rlreport.metrics.roles import PLAIN_NAMES, is_known_key, words_of_keys
 from rlreport.pages.listed import is_numeric
 from rlreport.pages.redact import (
     file_aliases,
@@ -101,7 +102,22 @@ def private_names(
         if not is_numeric(values):
             for text in values.dropna().unique():
                 found.update(names_in({str(name): text}))
-    return found | ({run} if len(run) > 2 else set())
+    found |= {run} if len(run) > 2 else set()
+    return without_common_words(found)
+
+
+def without_common_words(names: Iterable[str]) -> set[str]:
+    """Return names without those that metrics and fields of any run have, such as "reward".
+
+    They name nobody, and without them metrics would no longer be recognized.
+    """
+    common = words_of_keys() | CANONICAL
+
+    def is_common(name: str) -> bool:
+        tells = name.isalpha() and tells_right(name)
+        return name.lower() in common or is_known_key(name) or tells
+
+    return {name for name in names if not is_common(name)}
 
 
 def public_run(
