@@ -602,3 +602,14 @@ def test_a_log_that_begins_again_more_often_than_it_has_steps_has_no_starts(tmp_
     scan = read(write(tmp_path / "log.jsonl", rows))
     assert len(scan.responses) == 60
     assert "several_starts" not in {note.kind for note in scan.notes}
+
+
+def test_keys_of_interfaces_in_rows_are_hidden(tmp_path: Path) -> None:
+    fields = {"judge_api_key": "sk-none-but-shown", "answer_key": "B", "key": "gsm/7"}
+    rows = [row(**fields), row(api_key="<KEY>")]
+    log = write(tmp_path / "log.jsonl", rows)
+    extras = read(log).extras
+    assert extras["judge_api_key"].tolist()[0] == "[secret]"
+    assert extras["answer_key"].tolist()[0] == "B"
+    assert extras["key"].tolist()[0] == "gsm/7"
+    assert extras["api_key"].tolist()[1] == "<KEY>"

@@ -36,6 +36,7 @@ from rlreport.system import coerce
 from rlreport.tables import NoteKind
 from rlreport.text.clean import safe_text, safe_value
 from rlreport.text.messages import message, translatable
+from rlreport.text.secrets import is_api_key
 
 NAN = float("nan")
 FLOAT_BYTES = 8  # of a float64
@@ -294,6 +295,10 @@ def _tokens(
     return fields
 
 
+# Stands for the key of an interface that rows log
+HIDDEN = "[secret]"
+
+
 def _extras(record: dict[str, Any]) -> tuple[list[tuple[str, float | str]], list[str]]:
     """Return (name, value) of scalars that are not canonical fields, and names of reward parts."""
     named = record
@@ -315,7 +320,8 @@ def _extras(record: dict[str, Any]) -> tuple[list[tuple[str, float | str]], list
         if isinstance(value, (bool, int, float)):
             extras.append((safe_text(str(name)), _number(value)))
         elif isinstance(value, str) and len(value) <= SHORT:
-            extras.append((safe_text(str(name)), safe_text(value)))
+            text = HIDDEN if is_api_key(str(name), value) else safe_text(value)
+            extras.append((safe_text(str(name)), text))
     return extras, names
 
 

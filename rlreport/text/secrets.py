@@ -123,6 +123,11 @@ _NAME_BEFORE_VALUE = re.compile(
     re.IGNORECASE,
 )
 
+_API_KEY = re.compile(
+    r"(?:.*[^a-z])?(?:api|access|private|auth|hf|hub|bearer)[_-]?(?:key|token)",
+    re.IGNORECASE,
+)
+
 # The same, and ``TOKEN`` before a value in a list or a mapping
 _SECRET_NAME = re.compile(
     rf"{_NAME_BEFORE_VALUE.pattern}|(?-i:[A-Z][A-Z\d_]+)", re.IGNORECASE
@@ -172,6 +177,14 @@ def is_secret(name: str, value: Scalar) -> bool:
         return True
     # A number is no credential unless its name is suspect.
     return isinstance(value, str) and _holds_secret(text, _words(name))
+
+
+def is_api_key(name: str, text: str) -> bool:
+    """Return whether a field of a logged row holds a key of an interface, by its name.
+
+    Names such as ``password`` and ``secret`` may be those of a game that the policy plays.
+    """
+    return bool(_API_KEY.fullmatch(name)) and not _is_reference(text.strip())
 
 
 def _is_harmless(name: str, text: str) -> bool:
