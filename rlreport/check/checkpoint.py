@@ -60,8 +60,9 @@ def checkpoint_of(run: Run, findings: list[Finding]) -> Checkpoint:
     if not len(run.steps) or _is_ungraded(run):
         return Checkpoint(why=message("no reward is logged"))
     serious = [one for one in findings if one.severity is not Severity.INFO]
-    if any(one.id == UNEARNED for one in findings):
-        return _of_unearned(serious)
+    for one in findings:
+        if one.id == UNEARNED:
+            return _of_unearned(one)
     changes = [
         one.onset.step for one in serious if one.id == REWARD_SHIFT and one.onset
     ]
@@ -97,10 +98,12 @@ def checkpoint_of(run: Run, findings: list[Finding]) -> Checkpoint:
     return Checkpoint(step)
 
 
-def _of_unearned(serious: list[Finding]) -> Checkpoint:
-    """Return that no checkpoint is better, as what rose is no better answer."""
+def _of_unearned(finding: Finding) -> Checkpoint:
+    """Return that no checkpoint is known to be better, as what rose is no better answer."""
+    if finding.facts.get("is_open"):
+        return Checkpoint(why=message("only other parts of the reward surely rose"))
     why = message("only the answers' format rose")  # which is a note
-    if any(one.id == UNEARNED for one in serious):
+    if finding.severity is not Severity.INFO:
         why = message("what was gained is the fault")
     return Checkpoint(none_is_better=True, why=why)
 
