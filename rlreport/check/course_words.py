@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from rlreport.check.course import TREND_Z, WATCHED, Course, Quantity
-from rlreport.check.curve import LEAST_TREND, trend_z
+from rlreport.check.curve import LEAST_TREND, PROBABLY_Z, trend_z
 from rlreport.check.finding import Fact, Severity, ToldFinding
 from rlreport.check.gain import GainPart
 from rlreport.check.pieces import PieceKind
@@ -116,7 +116,7 @@ def rest_of_course(verdict: Verdict, quantity: Quantity) -> str:
     if told.rose and not told.fell:
         return _way_up(told)
     course = told.course
-    if course.curve.is_flat:
+    if _stays_level(course):
         first, last = numbers_of([course.first.value, course.last.value], course)
         return message(
             "{name:capital} was {first} in {start} and {last} in {end}.",
@@ -539,13 +539,18 @@ def _fall_words(told: _Telling) -> str:
     return translatable("{name} fell from {best} ({at}) to {last} ({end})")
 
 
+def _stays_level(course: Course) -> bool:
+    """Return whether it has one level, without a trend that may be more than noise."""
+    return course.curve.is_flat and abs(course.curve.trend) < PROBABLY_Z
+
+
 def _unchanged_words(course: Course, verdict: Verdict) -> str:
     """Return the template for a quantity that neither rose nor fell beyond noise."""
     first = course.first.value
     last = course.last.value
     if len(course.steps) == 1:
         return translatable("{name} was {last} in {end}, the only step logged")
-    if course.curve.is_flat:
+    if _stays_level(course):
         mean = course.curve.pieces[0].start
         is_still = max(abs(first - mean), abs(last - mean)) <= STILL * abs(mean)
         # Of a noisy quantity, a few values at both ends say less than the mean of all.
