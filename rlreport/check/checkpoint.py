@@ -11,6 +11,7 @@ from rlreport.check import progress, quantities
 from rlreport.check.check import FALLS
 from rlreport.check.course import HELD_OUT, WATCHED, Course, Quantity
 from rlreport.check.curve import PROBABLY_Z
+from rlreport.check.fall import MIX
 from rlreport.check.finding import Finding, Severity
 from rlreport.check.prepared import Kind
 from rlreport.check.run import Run
@@ -83,9 +84,7 @@ def checkpoint_of(run: Run, findings: list[Finding]) -> Checkpoint:
         if spoiling or changes:
             return _nothing_before(spoiling, since_change=bool(changes))
         return _without_gain(run, course)
-    declined = course.slipped and not any(
-        finding.id == "mix_changed" for finding in findings
-    )
+    declined = course.slipped and not any(map(_is_of_mix, findings))
     last = len(course.steps) - 1
     began = min((one.onset.step for one in of_policy if one.onset), default=end)
     if onsets or declined:
@@ -96,6 +95,12 @@ def checkpoint_of(run: Run, findings: list[Finding]) -> Checkpoint:
     if step is None:
         return Checkpoint(why=message("no step is complete"))
     return Checkpoint(step)
+
+
+def _is_of_mix(finding: Finding) -> bool:
+    """Return whether a finding is that the reward fell, surely or far likelier, by harder tasks."""
+    is_note = finding.severity is Severity.INFO
+    return finding.id == "mix_changed" or (is_note and finding.facts.get("kind") == MIX)
 
 
 def _of_unearned(finding: Finding) -> Checkpoint:

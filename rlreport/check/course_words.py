@@ -16,6 +16,7 @@ import numpy as np
 
 from rlreport.check.course import TREND_Z, WATCHED, Course, Quantity
 from rlreport.check.curve import LEAST_TREND, PROBABLY_Z, trend_z
+from rlreport.check.fall import MIX
 from rlreport.check.finding import Fact, Severity, ToldFinding
 from rlreport.check.gain import GainPart
 from rlreport.check.pieces import PieceKind
@@ -594,6 +595,8 @@ def _with_reason(clause: str, told: _Telling) -> str:
     if course.lost or course.direction < 0:
         if any(finding.id == "mix_changed" for finding in verdict.findings):
             return message("{clause}, as harder tasks came in", clause=clause)
+        if told.fall is not None and told.fall.facts.get("kind") == MIX:
+            return message("{clause}, when harder tasks came in", clause=clause)
         if verdict.harder_prompts:
             return message("{clause}, as the prompts became harder", clause=clause)
     if verdict.one_prompt and course.source == "rollouts" and not course.rose:
