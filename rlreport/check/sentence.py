@@ -82,6 +82,7 @@ def _excluded(finding: Finding, findings: Sequence[Finding]) -> frozenset[Remedy
             excluded.update(check.rules_out)
             if is_earlier:
                 excluded |= check.opposites(other.facts)
+                excluded.update(check.no_cure)
     return frozenset(excluded)
 
 
