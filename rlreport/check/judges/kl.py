@@ -80,8 +80,10 @@ class _Excursion(NamedTuple):
 
 _CLOSER = higher(SettingKind.KL) + lower(SettingKind.STEP_SIZE)
 
-# Kinds of findings of a KL that is high at the end while no score fell
-_KEPT = ("kept", "kept_token")
+# Of a KL that is high at the end while no score fell
+_COMPARE = translatable(
+    "Compare late answers with the reference's; raise the KL coefficient only if they are worse."
+)
 
 
 @Check(
@@ -135,11 +137,7 @@ _KEPT = ("kept", "kept_token")
         "start": see(SettingKind.REFERENCE),
         "start_token": see(SettingKind.REFERENCE),
     },
-    suggestions=dict.fromkeys(
-        _KEPT,
-        "Compare late answers with the reference's; raise the KL coefficient only if they are "
-        "worse.",
-    ),
+    suggestions={"kept": _COMPARE, "kept_token": _COMPARE},
     rules_out=lower(SettingKind.KL) + higher(SettingKind.STEP_SIZE),
     otherwise="Go back to a checkpoint before the rise.",
     needs_also="logprobs and ref_logprobs, or the trainer's KL",
