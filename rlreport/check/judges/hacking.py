@@ -599,7 +599,9 @@ _ALL_SCORED = translatable("a second reward of at least 95% of the responses")
     },
     suggestions={
         # What falls together is not paid for: the policy got worse at its task.
-        "both": "Lower the learning rate, or go back to a checkpoint before the fall.",
+        "both": translatable(
+            "Lower the learning rate, or go back to a checkpoint before the fall."
+        ),
     },
     otherwise="Keep the checkpoint where it was best, and fix the reward.",
 )

@@ -270,9 +270,13 @@ _SHRINKS = {
     why="Stopping at once is often the cheapest way to avoid a penalty.",
     suggestion="Look for a penalty that grows with length; give empty responses the lowest reward.",
     suggestions={
-        "paid": "Short responses earn more: look for a penalty that grows with length.",
-        "unpaid": "Read late responses beside early ones for what they leave out; nothing shows "
-        "that shorter ones earn more.",
+        "paid": translatable(
+            "Short responses earn more: look for a penalty that grows with length."
+        ),
+        "unpaid": translatable(
+            "Read late responses beside early ones for what they leave out; nothing shows that "
+            "shorter ones earn more."
+        ),
     },
     explains=(
         "diversity_collapse",

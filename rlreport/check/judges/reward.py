@@ -155,7 +155,9 @@ _AFTER_FALL = (
     advice={"dead": _AFTER_FALL, "fell": _AFTER_FALL, "dip": _AFTER_FALL},
     otherwise="Go back to a checkpoint before the fall.",
     suggestions={
-        MIX: "Compare rewards before and after within each environment before changing settings."
+        MIX: translatable(
+            "Compare rewards before and after within each environment before changing settings."
+        )
     },
     explains=(
         "length_collapse",
