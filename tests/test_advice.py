@@ -8,9 +8,10 @@ from itertools import chain, product
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
-from rlreport.check import findings_json
+from rlreport.check import findings_json, run_checks
 from rlreport.check.advice import Advice, Setup, advice_for, sole_framework
 from rlreport.check.check import Check
 from rlreport.check.finding import Fact, Finding, Rank, Setting, Severity
@@ -28,7 +29,9 @@ from rlreport.check.settings import (
 )
 from rlreport.check.verdict import Judged, Verdict
 from rlreport.formats.registry import formats
+from rlreport.tables import Tables
 from tests.running import rlreport
+from tests.tables_builder import SIGN, STEP, tables
 
 # Values that make some imperative impossible: nothing to lower, no limit to raise, already on
 NUMBERS = [0, 0.0, 1, 1.0, 0.2, 8, 1e-6, -1]
@@ -133,7 +136,7 @@ def test_plain_words_remain_without_a_framework_and_settings_of_a_common_name():
     for check in CHECKS:
         for kind in kinds_of(check):
             advice = advice_for(check, {"kind": kind}, Setup(None, {"my_beta": 1}))
-            assert advice == Advice(check.suggestion)
+            assert advice == Advice(check.suggestions.get(kind, check.suggestion))
 
 
 def test_settings_of_other_frameworks_are_named_as_their_configuration_names_them():
@@ -419,7 +422,7 @@ def test_settings_are_in_the_findings():
 
 
 def exploding_logs(folder: Path) -> Path:
-    """Write logs of a run whose KL rises to 40 nats per response, and its configuration."""
+    """Write logs of a run whose KL rises to 40 nats per response while its reward falls."""
     folder.mkdir()
     rng = np.random.default_rng(0)
     with (folder / "rollouts.jsonl").open("w") as file:
@@ -430,7 +433,7 @@ def exploding_logs(folder: Path) -> Path:
                 "step": step,
                 "prompt": f"question {n}",
                 "response": " ".join(f"w{i}" for i in rng.integers(0, 99, 40)),
-                "reward": float(rng.normal(0.1 * step)),
+                "reward": float(rng.normal(-0.3 * step)),
                 "logprobs": rng.normal(-1.0, 0.1, 40).round(4).tolist(),
                 "ref_logprobs": ref.round(4).tolist(),
             }
@@ -460,3 +463,42 @@ def test_a_check_of_logs_reads_the_configuration_and_hides_it_with_the_names(
     assert "0.123" not in written
     for finding in json.loads(written)["findings"]:
         assert all(one["value"] is None for one in finding["settings"])
+
+
+def advice_in(made: Tables, check: str) -> str:
+    (finding,) = [one for one in run_checks(made).findings if one.id == check]
+    return finding.suggestion
+
+
+def test_a_penalty_on_length_is_looked_for_only_where_short_responses_earn_more():
+    noise = np.random.default_rng(1).normal(size=len(STEP))
+    length = np.where(STEP < 20, 100, 12) * np.exp(0.3 * noise)
+    paid = advice_in(
+        tables(response_tokens=length, reward=-0.3 * noise + 0.1 * SIGN),
+        "length_collapse",
+    )
+    assert paid.startswith("Short responses earn more: look for a penalty")
+    unpaid = advice_in(tables(response_tokens=length, reward=SIGN), "length_collapse")
+    assert unpaid.startswith("Read late responses beside early ones")
+
+
+def test_a_validation_that_falls_with_the_reward_is_no_game_that_a_kl_penalty_ends():
+    steps = np.arange(40)
+    score = np.where(steps < 20, 0.8, 0.3) + 0.01 * (-1.0) ** steps
+    noise = 0.1 * SIGN
+    advice = {}
+    for name, reward in {"together": np.repeat(score, 100), "alone": STEP / 40}.items():
+        metrics = pd.DataFrame({"step": steps, "eval/reward": score})
+        made = replace(tables(reward=reward + noise), metrics=metrics)
+        advice[name] = advice_in(made, "watched_reward_fall")
+    assert advice["together"].startswith("Lower the learning rate")
+    assert advice["alone"].startswith("Raise the KL coefficient")
+
+
+def test_smaller_steps_are_no_cure_where_sampler_and_trainer_disagree():
+    entries = {"learning_rate": 1e-6, "entropy_coef": 0.01}
+    _, second = told(entries, "engine_mismatch", "entropy_collapse").findings
+    assert second.suggestion == "Raise `entropy_coef` (0.01 here)."
+    # A disagreement that came later is no reason to leave out what may mend the fall.
+    first, _ = told(entries, "entropy_collapse", "engine_mismatch").findings
+    assert first.suggestion == "Lower `learning_rate` (1e-6 here)."

@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 
 from rlreport.check import means, run_checks
+from rlreport.check.fall import mix_of_fall
 from rlreport.check.finding import LogText
-from rlreport.check.judges.reward import mix_of_fall
 from rlreport.check.means import MixChange
 from rlreport.check.run import Run
 from rlreport.summarise.environments import environment_steps, environments_of
@@ -189,6 +189,40 @@ def test_harder_tasks_that_come_in_are_a_note_and_no_collapse(sizes: Any):
     assert "reward_stalled" not in severities
     without = replace(made, extras=made.extras.iloc[:, :0])
     assert "harder" not in run_checks(without).sentence
+
+
+def rarely_then_often(step: int) -> float:
+    """Return the number of responses to harder tasks: one in every eighth step, then five."""
+    return 5 if step >= 24 else float(step % 8 == 0)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_a_mix_that_likely_lowered_the_mean_is_no_collapse_but_no_proof_either(
+    seed: int,
+):
+    sizes = [shifted(5, 0), rarely_then_often]
+    made = environments([constant(0.6), constant(0.0)], sizes, seed=seed)
+    assert severity("mix_changed", made) is None  # three responses prove nothing
+    verdict = run_checks(made)
+    (fall,) = [one for one in verdict.findings if one.id == "reward_collapse"]
+    assert fall.severity == "info"
+    assert "A harder mix and a worse policy are both possible" in fall.title
+    assert "rose from 2" in fall.title
+    assert verdict.level == "unclear"
+    assert "when harder tasks came in" in verdict.sentence
+
+
+def test_a_loss_within_environments_stays_loud_although_the_mix_changed_as_well():
+    means = [shifted(0.6, 0.0), shifted(0.2, -0.3)]
+    sizes = [shifted(5, 3), shifted(2, 4)]
+    severities = {}
+    for seed in range(4):
+        made = environments(means, sizes, seed=seed)
+        fall = find("reward_collapse", made)
+        severities[seed] = fall.severity.value
+        # Where the few responses leave both open, the finding says so.
+        assert (fall.facts["kind"] == "mix") == (fall.severity == "warning")
+    assert severities == {0: "warning", 1: "critical", 2: "critical", 3: "critical"}
 
 
 def changed_mix(made: Tables) -> MixChange:

@@ -364,15 +364,21 @@ def spreading_where_paid(rich: int) -> Tables:
 
 LIMITS: dict[str, tuple[Callable[..., Tables], Expected]] = {
     "kl_explosion: the KL of a stretch of steps": (
-        lambda kl: tables(kl_k1=moved(1, kl)),
+        lambda kl: tables(kl_k1=moved(1, kl), reward=SIGN + moved(2, 0)),
         {None: [9.99, 10.0], "warning": [10.01, 50.0], "critical": [50.01]},
+    ),
+    "kl_explosion: while no score falls": (
+        lambda kl: tables(kl_k1=moved(1, kl)),
+        {None: [10.0], "warning": [10.01, 5000.0]},
     ),
     "kl_explosion: one that was high for half of the run": (
         lambda kl: tables(kl_k1=moved(30, kl)),
         {"warning": [5]},
     ),
     "kl_explosion: the trainer's own KL": (
-        lambda kl: with_metrics(tables(), objective__kl=late(0.1, kl)),
+        lambda kl: with_metrics(
+            tables(reward=SIGN + moved(2, 0)), objective__kl=late(0.1, kl)
+        ),
         {None: [10.0], "warning": [11.0], "critical": [51.0]},
     ),
     "kl_explosion: from the first step on, without a rise": (

@@ -180,6 +180,7 @@ def test_a_muted_finding_is_shown_with_its_reason_and_counts_for_nothing() -> No
 
 def test_folded_findings_count_for_fail_on() -> None:
     made = tables(
+        reward=SIGN + moved(2, 0),
         surprisal_mean=moved(0.5, 4.0),
         logp_tokens=16.0,
         kl_k1=moved(1, 60),
@@ -189,6 +190,27 @@ def test_folded_findings_count_for_fail_on() -> None:
     folded = [f for f in verdict.findings if f.explained_by]
     assert {f.id for f in folded} >= {"kl_explosion"}
     assert replace(verdict, findings=folded).reaches("critical")
+
+
+@pytest.mark.parametrize(
+    ("reward", "level", "is_kept"),
+    [
+        (STEP / STEPS + 0.1 * SIGN, "warning", True),
+        (0.1 * SIGN, "warning", True),
+        (np.nan, "warning", False),
+        (0.1 * SIGN + moved(1, 0.3), "critical", False),
+        (0.1 * SIGN + np.where(STEP < 8, 1, 0.3), "warning", False),
+    ],
+    ids=["rises", "stays", "is not logged", "falls, too", "fell long before"],
+)
+def test_a_run_is_not_broken_by_a_large_kl_alone(
+    reward: Any, level: str, is_kept: bool
+) -> None:
+    made = tables(reward=reward, kl_k1=moved(1, 60), response_tokens=50.0)
+    (kl,) = [one for one in run_checks(made).findings if one.id == "kl_explosion"]
+    assert kl.severity == level
+    assert ("no harm seen in the reward" in kl.clause) == is_kept
+    assert kl.suggestion.startswith("Compare late answers") == is_kept
 
 
 def test_of_a_run_whose_windows_share_steps_no_rise_is_denied() -> None:

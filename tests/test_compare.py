@@ -206,7 +206,10 @@ def test_a_run_does_not_differ_from_itself(runs):
 
 @pytest.fixture(scope="module")
 def kl_runs(tmp_path_factory):
-    """Folders of logs: base, a run that earns more, and one that does so far from the reference."""
+    """Folders of logs: base, a run that earns more, and one that does so though it broke.
+
+    Its loss is NaN from step 4 on, and it is far from the reference.
+    """
     root = tmp_path_factory.mktemp("kl_runs")
 
     def write_with_kl(name, ref_logprob, **run):
@@ -221,10 +224,16 @@ def kl_runs(tmp_path_factory):
         }
         return write_run(root / name, **run, **tokens)
 
+    broken = write_with_kl("broken", -3.1, seed=1)
+    losses = [0.1] * 4 + [np.nan] * 6
+    write(
+        broken / "metrics.jsonl",
+        [{"step": step, "loss": loss} for step, loss in enumerate(losses)],
+    )
     return {
         "base": write_with_kl("base", -0.1, drop=0.3),
         "sound": write_with_kl("sound", -0.1, seed=1),
-        "broken": write_with_kl("broken", -3.1, seed=1),
+        "broken": broken,
     }
 
 
@@ -245,7 +254,7 @@ def test_a_run_that_earns_more_but_broke_is_not_called_better(kl_runs):
     assert found["levels"]["new"] == ["critical"]
     guardrail_levels = [guardrail["level"] for guardrail in found["guardrails"]]
     assert "better" not in guardrail_levels
-    assert outcome.gate.failed == ("new-critical:kl_explosion",)
+    assert outcome.gate.failed == ("new-critical:nan_metrics",)
 
 
 def test_a_run_that_broke_is_not_called_better_than_several_seeds(kl_runs):
@@ -287,7 +296,11 @@ def test_a_finding_that_turned_critical_is_new_to_the_gate_but_not_to_the_list(
 ):
     broken = shutil.copytree(kl_runs["broken"], tmp_path / "nan")
     losses = [0.1] * 8 + [np.nan] * 2
-    metrics = [{"step": step, "loss": loss} for step, loss in enumerate(losses)]
+    scores = [0.9] * 4 + [0.1] * 6  # without this fall, the KL would be a warning
+    metrics = [
+        {"step": step, "loss": loss, "eval/reward": score}
+        for step, (loss, score) in enumerate(zip(losses, scores, strict=True))
+    ]
     write(broken / "metrics.jsonl", metrics)
     rlreport.build(broken, tmp_path / "report", workers=1)
     found, still = compared(tmp_path / "report", broken, fail_on=["any"])

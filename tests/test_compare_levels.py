@@ -18,6 +18,7 @@ from rlreport.comparison.run import LONGEST_WHAT, ComparedRun
 from rlreport.draw.comparison import comparison_charts
 from rlreport.flows.compare import compared_run
 from rlreport.options import CompareOptions
+from rlreport.pages.compare.guardrails import guardrails_table
 from rlreport.pages.html import canonical_json
 from rlreport.system.workers import Progress
 from tests.reading import row, write
@@ -271,3 +272,18 @@ def test_parts_and_weights_of_the_reward_that_differ_are_named(tmp_path):
         "Settings of the reward differ: reward_weights 1 1 → 1 2."
     )
     assert "only" not in caveats(outcome_of_runs(base, base))
+
+
+def test_gradient_norms_that_differ_by_decades_are_shown_by_their_ratio(
+    tmp_path: Path,
+) -> None:
+    base = write_run(tmp_path / "base", 0.5, metrics={"grad_norm": 2e7})
+    new = write_run(tmp_path / "new", 0.5, seed=1, metrics={"grad_norm": 0.5})
+    table = guardrails_table(outcome_of_runs(base, new))
+    (row_of_norm,) = [one for one in table.rows if one.id == "gradient_norm"]
+    keys = [column.key for column in table.columns]
+    cells = dict(zip(keys, row_of_norm.cells, strict=True))
+    assert (cells["effect"].text, cells["effect"].exact) == ("×2.50e−8", "NEW ÷ BASE")
+    assert cells["interval"].text == "×2.50e−8 to ×2.50e−8"
+    # What is sorted by, and exported, stays the difference.
+    assert cells["effect"].value == pytest.approx(0.5 - 2e7)

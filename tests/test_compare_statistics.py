@@ -411,7 +411,7 @@ def gradient_guardrail(base: Side, new: Side) -> Guardrail:
 
 def test_one_huge_gradient_norm_does_not_decide_how_runs_differ() -> None:
     found = gradient_guardrail(gradient_run(1), gradient_run(2, spike=1e16))
-    assert found.is_geometric and found.level == "none"
+    assert found.ratio is not None and found.level == "none"
     assert found.new < 3 and abs(found.effect.value) < 2
     last = gradient_run(1).trainer["trainer:grad_norm"].iloc[-60:]
     mean = np.exp(np.log(last).mean())
@@ -425,5 +425,9 @@ def test_gradient_norms_that_span_decades_are_told_apart_by_geometric_means() ->
     assert found.level == "worse"
     assert found.effect.value == pytest.approx(found.new - found.base)
     assert 0 < found.effect.low < found.effect.value < found.effect.high
+    ratio = found.ratio
+    assert ratio is not None
+    assert ratio.value == pytest.approx(found.new / found.base)
+    assert 1 < ratio.low < ratio.value < ratio.high
     same = gradient_guardrail(gradient_run(1), gradient_run(1))
     assert (same.effect.value, same.level) == (0, "none")

@@ -355,6 +355,15 @@ def test_a_gradual_fall_does_not_seem_to_lie_in_the_steps_of_its_lowest_level() 
     assert re.search(fell, words), words
 
 
+def test_a_reward_with_a_trend_that_may_be_noise_does_not_stay_at_a_level() -> None:
+    drifting = judged_reward(np.linspace(0.55, 0.68, 80), noise=0.28)
+    assert "the gain may be noise" in drifting.next
+    assert "did not clearly change: 0.60 in steps 1–4, 0.65" in drifting.what
+    assert "in steps" not in drifting.course_sentence  # not the same numbers again
+    still = judged_reward(np.full(80, 0.6), noise=0.28)
+    assert "the reward stays at about 0.6" in still.sentence
+
+
 def test_what_stays_dead_is_told_by_its_last_level_not_by_the_mean_with_its_fall() -> (
     None
 ):

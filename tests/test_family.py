@@ -66,6 +66,22 @@ def test_settings_that_affect_training_come_first_and_paths_last():
     assert differing_settings(cards) == ["optim.lr", "colour", "out_dir"]
 
 
+def test_what_one_run_alone_sets_is_folded_behind_what_differs_between_runs():
+    alone = {f"optim.k{i:02}": i for i in range(30)}
+    cards = [{"seed_of_data": 1, **alone}, {"seed_of_data": 2}, {"seed_of_data": 3}]
+    assert differing_settings(cards)[0] == "seed_of_data"
+    view = shown(family(*cards))
+    settings = [c for c in view.columns if c.key.startswith("card:")]
+    assert [c.key for c in settings if not c.hidden] == ["card:seed_of_data"]
+    assert len(settings) == 31
+    assert view.note == (
+        "30 settings that only some runs have are hidden; they can be selected."
+    )
+    # Where nothing else tells the runs apart, it is shown.
+    only = shown(family({"a": 1, "optim.lora": 8}, {"a": 1}))
+    assert not columns_of(only)["card:optim.lora"].hidden
+
+
 def test_eight_settings_are_visible_and_long_names_that_end_alike_are_whole():
     cards = []
     for value in (1, 2):

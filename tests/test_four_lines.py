@@ -170,6 +170,36 @@ def test_the_terminal_gets_ten_lines_at_most_with_causes_first() -> None:
     assert f"+ {len(findings) - len(shown)} more" in many[-2]
 
 
+def test_the_line_of_what_is_not_printed_counts_notes_apart() -> None:
+    noted = [
+        replace(CAUSE, id=check.id, severity=Severity.INFO) for check in CHECKS[:9]
+    ]
+    lines = short_verdict_lines(replace(VERDICT, findings=[LEAD, *noted]))
+    shown = [line for line in lines if " was found." in line]
+    assert f"+ {10 - len(shown)} notes, " in lines[-2]
+    assert "more" not in lines[-2]
+
+
+def test_a_quiet_check_prints_the_first_line_of_the_verdict_alone(tmp_path) -> None:
+    logs = write(tmp_path / "log.jsonl", [row(step) for step in range(12)])
+    quiet = rlreport("check", logs, "-q")
+    (line,) = quiet.stdout.splitlines()
+    assert rlreport("check", logs).stdout.splitlines()[0].endswith(line)
+    assert line.startswith("Unclear: ")
+    assert (quiet.stderr, quiet.returncode) == ("", 0)
+
+
+def test_a_check_warns_of_what_was_read_as_a_build_does(tmp_path) -> None:
+    steps = [*range(30), *range(30), *range(20)]
+    rows = [row(step, prompt=f"p{n}") for step in steps for n in range(4)]
+    logs = write(tmp_path / "log.jsonl", rows)
+    checked = rlreport("check", logs).stderr
+    built = rlreport("build", logs, "-o", tmp_path / "report").stderr
+    warnings = [line for line in built.splitlines() if line.startswith("warning: ")]
+    assert any("3 starts in one log" in line for line in warnings)
+    assert [line for line in checked.splitlines() if "warning: " in line] == warnings
+
+
 def test_all_lines_have_all_outcomes_but_what_passed() -> None:
     printed = "\n".join(verdict_lines(VERDICT))
     assert [line.split()[0] for line in printed.splitlines()[:4]] == LABELS

@@ -154,6 +154,61 @@ def test_a_few_answers_a_step_do_not_prove_that_none_became_right(seed: int) -> 
     assert severity(few_answers(random, Shape(30, 1, 4), 0.0)) is None
 
 
+def rare_answers(rise: float) -> Tables:
+    """Return a log of which few answers are right, by ``rise`` more at the end."""
+    right = np.random.default_rng(1).binomial(100, 0.002 + rise * TIME) / 100
+    return log(accuracy=right, compiles=BONUS)
+
+
+def test_a_rise_of_right_answers_that_is_small_and_may_be_chance_excuses_nothing() -> (
+    None
+):
+    verdict = run_checks(rare_answers(0.01))
+    assert verdict.level == "warning"
+    assert "of the gain is “compiles”, while “accuracy” hardly rises" in verdict.what
+
+
+def test_a_run_is_not_healthy_if_nothing_shows_that_its_task_gained() -> None:
+    one_answer_a_step = np.random.default_rng(0).binomial(1, 0.1 + 0.25 * TIME)
+    verdict = run_checks(log(accuracy=one_answer_a_step, politeness=3 * BONUS))
+    assert verdict.level == "unclear"
+    assert verdict.what.startswith("Unclear: the reward rose from ")
+    assert verdict.what.endswith(", 93% of it “politeness”.")
+    assert "of the gain" not in verdict.course_sentence
+    (note,) = [one for one in verdict.findings if one.id == "unearned_gain"]
+    assert note.severity == "info"
+    assert "whether “accuracy” rose is open" in note.title
+    assert (verdict.keep_step, verdict.checkpoint.none_is_better) == (None, False)
+
+
+def test_a_run_whose_task_gained_little_but_surely_is_healthy_and_names_the_rest() -> (
+    None
+):
+    verdict = run_checks(rare_answers(0.06))
+    assert verdict.level == "healthy"
+    assert verdict.keep_step == STEPS
+    assert "“compiles”" in verdict.sentence
+
+
+@pytest.mark.parametrize("beside", ["format", "brevity"])
+def test_a_part_of_another_name_is_the_task_beside_form_and_length(beside: str) -> None:
+    verdict = run_checks(log(helpfulness=FLAT, **{beside: BONUS}))
+    assert verdict.level == "unclear"
+    assert f", all of it “{beside}”." in verdict.what
+    risen = run_checks(log(helpfulness=FLAT + 0.5 * TIME, **{beside: BONUS}))
+    assert risen.level == "healthy"
+    assert f"“{beside}”" in risen.what
+
+
+def test_the_first_line_names_no_part_that_is_not_half_of_the_gain() -> None:
+    parts = dict.fromkeys(("one", "two", "three"), 0.1 + 0.5 * TIME + NOISE[1])
+    verdict = run_checks(log(**parts))
+    assert "of it" not in verdict.what
+    assert verdict.course_sentence.endswith(
+        "The gain is 33% “one”, 33% “two”, 33% “three”."
+    )
+
+
 def test_validation_that_rises_clears_a_gain_and_one_that_stays_is_named() -> None:
     made = log(style=FLAT, politeness=BONUS)
     evaluations = np.where(np.arange(STEPS) % 6 == 0, 1.0, np.nan)

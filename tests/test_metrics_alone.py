@@ -211,7 +211,12 @@ def _rise_and_fall(step: int) -> float:
 KL_EXPLOSION = changing(0.001, 31, 2.001)
 FAULTS: dict[str, tuple[dict[str, Metric], str, str]] = {
     "reward_collapse": ({"reward": _collapse}, "critical", "Broken"),
-    "kl_explosion": ({"kl": KL_EXPLOSION}, "critical", "Broken"),
+    "kl_explosion": ({"kl": KL_EXPLOSION}, "warning", "Warning"),
+    "kl_explosion that costs reward": (
+        {"kl": KL_EXPLOSION, "reward": changing(0.5, 34, 0.3)},
+        "critical",
+        "Broken",
+    ),
     "nan_metrics": ({"grad_norm": changing(1.0, 50, NAN)}, "critical", "Broken"),
     "nan_metrics of the reward": (
         {"reward": changing(0.5, 50, NAN)},

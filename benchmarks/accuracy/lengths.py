@@ -44,6 +44,21 @@ def _worse_answers(random: Random, strength: float) -> Drawn:
     return Drawn(log, onset_between(start, stop))
 
 
+def _for_some_steps(random: Random, strength: float) -> Drawn:
+    """Responses are longer for some steps, from a tenth to a fifth of the run, and as before."""
+    sizes = random_sizes(random, 50, 150)
+    chance, _ = levels(random, sizes)
+    count = max(4, int(sizes.steps * random.uniform(0.1, 0.2)))
+    start = int(random.integers(sizes.steps // 4, sizes.steps // 2))
+    policy = usual_policy(random, sizes)
+    of_episode = np.arange(start, start + count)
+    longer = policy["length"].copy()
+    longer[of_episode] *= max(strength, 1.0)
+    policy["length"] = longer
+    log = policy_log(random, sizes, chance, "length", policy)
+    return Drawn(log, onset_between(start, start))
+
+
 def _paid_to_be_short(random: Random, strength: float) -> Drawn:
     """A penalty for each token: responses shrink while answers stay as they are."""
     sizes = random_sizes(random)
@@ -197,6 +212,14 @@ FAMILIES = (
         strengths=(0.1, 0.25, 0.5, 0.9),
         draw=_endless,
         severities=ANY,
+    ),
+    Family(
+        check="passing_episode",
+        name="responses are longer for some steps",
+        unit="times as long",
+        strengths=(1.5, 2.0, 3.0, 5.0),
+        draw=_for_some_steps,
+        severities=NOTE,
     ),
     Family(
         check="cut_texts",

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain, product
 
-from rlreport.check.check import Check
+from rlreport.check.check import Check, advice_key
 from rlreport.check.finding import Facts, Setting
 from rlreport.check.settings import (
     FRAMEWORKS,
@@ -201,7 +201,7 @@ def advice_for(
         setup: how the run was trained.
         excluded: what the other findings rule out.
     """
-    of_kind = check.suggestions.get(str(facts.get("kind")), "")
+    of_kind = check.suggestions.get(advice_key(facts), "")
     plain = message(of_kind or check.suggestion)
     words_before = of_kind or check.before_setting
     is_refused = False

@@ -94,6 +94,11 @@ FAILURES = (
 )
 
 
+def advice_key(facts: Facts) -> str:
+    """Return what selects the advice on a finding: its kind, or ``advice`` if that says more."""
+    return str(facts.get("advice", facts.get("kind")))
+
+
 class RiseOrShare(Limits):
     """Thresholds of a check that limits a fraction, and its rise."""
 
@@ -141,13 +146,15 @@ class Check:
     # data needed beyond ``needs``, in words; ``judge`` tests for it itself
     needs_also: str = ""
     # what to do with settings, the best first, instead of (or after) ``suggestion``, or a dict of
-    # such tuples (``facts["kind"]`` selects one); ``check.advice`` names the framework's own
+    # such tuples (``advice_key`` selects one); ``check.advice`` names the framework's own
     advice: Remedies | Mapping[str, Remedies] = ()
     # what no advice on the run may say while there is a finding
     rules_out: Remedies = ()
+    # what no advice on less important findings may say, as it does not mend this
+    no_cure: Remedies = ()
     # the words before a setting that is told after them, "" for ``suggestion``
     before_setting: str = ""
-    # what stands in place of both for findings of some kinds, by ``facts["kind"]``
+    # what stands in place of both for some findings, by ``advice_key``
     suggestions: Mapping[str, str] = field(default_factory=dict)
     # what to do if settings of ``advice`` exist, but their values allow none of it
     otherwise: str = ""
@@ -186,7 +193,7 @@ class Check:
     def remedies(self, facts: Facts) -> Remedies:
         """Return what to do with settings after a finding with these facts, the best first."""
         if isinstance(self.advice, Mapping):
-            return self.advice.get(str(facts.get("kind")), ())
+            return self.advice.get(advice_key(facts), ())
         return self.advice
 
     def opposites(self, facts: Facts) -> set[Remedy]:

@@ -11,6 +11,7 @@ from rlreport.check import progress, quantities
 from rlreport.check.check import FALLS
 from rlreport.check.course import HELD_OUT, WATCHED, Course, Quantity
 from rlreport.check.curve import PROBABLY_Z
+from rlreport.check.fall import MIX
 from rlreport.check.finding import Finding, Severity
 from rlreport.check.prepared import Kind
 from rlreport.check.run import Run
@@ -60,8 +61,9 @@ def checkpoint_of(run: Run, findings: list[Finding]) -> Checkpoint:
     if not len(run.steps) or _is_ungraded(run):
         return Checkpoint(why=message("no reward is logged"))
     serious = [one for one in findings if one.severity is not Severity.INFO]
-    if any(one.id == UNEARNED for one in findings):
-        return _of_unearned(serious)
+    for one in findings:
+        if one.id == UNEARNED:
+            return _of_unearned(one)
     changes = [
         one.onset.step for one in serious if one.id == REWARD_SHIFT and one.onset
     ]
@@ -82,9 +84,7 @@ def checkpoint_of(run: Run, findings: list[Finding]) -> Checkpoint:
         if spoiling or changes:
             return _nothing_before(spoiling, since_change=bool(changes))
         return _without_gain(run, course)
-    declined = course.slipped and not any(
-        finding.id == "mix_changed" for finding in findings
-    )
+    declined = course.slipped and not any(map(_is_of_mix, findings))
     last = len(course.steps) - 1
     began = min((one.onset.step for one in of_policy if one.onset), default=end)
     if onsets or declined:
@@ -97,10 +97,18 @@ def checkpoint_of(run: Run, findings: list[Finding]) -> Checkpoint:
     return Checkpoint(step)
 
 
-def _of_unearned(serious: list[Finding]) -> Checkpoint:
-    """Return that no checkpoint is better, as what rose is no better answer."""
+def _is_of_mix(finding: Finding) -> bool:
+    """Return whether a finding is that the reward fell, surely or far likelier, by harder tasks."""
+    is_note = finding.severity is Severity.INFO
+    return finding.id == "mix_changed" or (is_note and finding.facts.get("kind") == MIX)
+
+
+def _of_unearned(finding: Finding) -> Checkpoint:
+    """Return that no checkpoint is known to be better, as what rose is no better answer."""
+    if finding.facts.get("is_open"):
+        return Checkpoint(why=message("only other parts of the reward surely rose"))
     why = message("only the answers' format rose")  # which is a note
-    if any(one.id == UNEARNED for one in serious):
+    if finding.severity is not Severity.INFO:
         why = message("what was gained is the fault")
     return Checkpoint(none_is_better=True, why=why)
 

@@ -15,8 +15,10 @@ from typing import NamedTuple
 import numpy as np
 
 from rlreport.check.course import TREND_Z, WATCHED, Course, Quantity
-from rlreport.check.curve import LEAST_TREND, trend_z
+from rlreport.check.curve import LEAST_TREND, PROBABLY_Z, trend_z
+from rlreport.check.fall import MIX
 from rlreport.check.finding import Fact, Severity, ToldFinding
+from rlreport.check.gain import GainPart
 from rlreport.check.pieces import PieceKind
 from rlreport.check.verdict import Verdict
 from rlreport.text.messages import (
@@ -46,6 +48,10 @@ STILL = 0.1
 NEAR = 0.03
 # A change by this fraction of the larger value is stated even if it may be noise
 LARGE = 1 / 3
+# A part of the reward leads its gain if it is this part of it
+MOST_OF_GAIN = 0.5
+# And is all of it, but for noise, from this part on
+ALL_OF_GAIN = 0.95
 # Levels that differ by less than this many standard errors are within noise
 WITHIN_NOISE = 2.0
 NAMES: dict[Quantity, str] = {
@@ -86,14 +92,21 @@ def course_clause(verdict: Verdict, quantity: Quantity, cause: str) -> str:
     return _with_reason(_with_low(clause, literal, told), told)
 
 
-def brief_clause(verdict: Verdict, quantity: Quantity) -> str:
-    """Return a clause on the first and the last level of a score, for the verdict's first line."""
+def brief_clauses(verdict: Verdict, quantity: Quantity) -> list[str]:
+    """Return a clause on the first and the last level of a score, for the verdict's first line.
+
+    If the part of the reward is known that most of its rise is, the first of two clauses names it,
+    and the second, which is shorter, does not.
+    """
     told = _Telling(verdict, quantity, cause="")
     literal = _course_words(told)
     clause = format_message(literal, _facts_of_course(told, literal))
+    choices = [clause]
     if told.rose and not told.fell:
-        clause = _with_source(clause, told)
-    return _with_reason(clause, told)
+        choices = [_with_source(clause, told)]
+        if quantity == "reward" and _leading_part(verdict) is not None:
+            choices.insert(0, _with_part(clause, verdict))
+    return [_with_reason(choice, told) for choice in choices]
 
 
 def rest_of_course(verdict: Verdict, quantity: Quantity) -> str:
@@ -104,7 +117,7 @@ def rest_of_course(verdict: Verdict, quantity: Quantity) -> str:
     if told.rose and not told.fell:
         return _way_up(told)
     course = told.course
-    if course.curve.is_flat:
+    if _stays_level(course):
         first, last = numbers_of([course.first.value, course.last.value], course)
         return message(
             "{name:capital} was {first} in {start} and {last} in {end}.",
@@ -142,13 +155,46 @@ def gain_sentence(verdict: Verdict) -> str:
     gain = verdict.gain
     if gain is None or not gain.rose or not verdict.courses["reward"].rose:
         return ""
-    if len(gain.rose) == 1 or gain.rose[0].share >= 1:
+    if gain.rose[0].share >= ALL_OF_GAIN:
         return message("All of the gain is {part:quoted}.", part=gain.rose[0].name)
     parts = [
         message("{share:percent} {part:quoted}", share=part.share, part=part.name)
         for part in gain.rose
     ]
     return message("The gain is {parts}.", parts=listed(parts))
+
+
+def names_whole_gain(verdict: Verdict) -> bool:
+    """Return whether no other part is to be told than the one that ``brief_clauses`` names."""
+    part = _leading_part(verdict)
+    gain = verdict.gain
+    if part is None or gain is None:
+        return False
+    return part.share >= ALL_OF_GAIN or len(gain.rose) == 1
+
+
+def _leading_part(verdict: Verdict) -> GainPart | None:
+    """Return the part of the reward that most of its rise is, None if that is not known."""
+    gain = verdict.gain
+    if gain is None or not gain.rose or gain.rose[0].share < MOST_OF_GAIN:
+        return None
+    return gain.rose[0]
+
+
+def _with_part(clause: str, verdict: Verdict) -> str:
+    """Return a clause on a reward that rose, with the part that most of its rise is."""
+    part = _leading_part(verdict)
+    assert part is not None
+    if part.share >= ALL_OF_GAIN:
+        return message(
+            "{clause}, all of it {part:quoted}", clause=clause, part=part.name
+        )
+    return message(
+        "{clause}, {share:percent} of it {part:quoted}",
+        clause=clause,
+        share=part.share,
+        part=part.name,
+    )
 
 
 def _way_up(told: _Telling) -> str:
@@ -499,13 +545,18 @@ def _fall_words(told: _Telling) -> str:
     return translatable("{name} fell from {best} ({at}) to {last} ({end})")
 
 
+def _stays_level(course: Course) -> bool:
+    """Return whether it has one level, without a trend that may be more than noise."""
+    return course.curve.is_flat and abs(course.curve.trend) < PROBABLY_Z
+
+
 def _unchanged_words(course: Course, verdict: Verdict) -> str:
     """Return the template for a quantity that neither rose nor fell beyond noise."""
     first = course.first.value
     last = course.last.value
     if len(course.steps) == 1:
         return translatable("{name} was {last} in {end}, the only step logged")
-    if course.curve.is_flat:
+    if _stays_level(course):
         mean = course.curve.pieces[0].start
         is_still = max(abs(first - mean), abs(last - mean)) <= STILL * abs(mean)
         # Of a noisy quantity, a few values at both ends say less than the mean of all.
@@ -549,6 +600,8 @@ def _with_reason(clause: str, told: _Telling) -> str:
     if course.lost or course.direction < 0:
         if any(finding.id == "mix_changed" for finding in verdict.findings):
             return message("{clause}, as harder tasks came in", clause=clause)
+        if told.fall is not None and told.fall.facts.get("kind") == MIX:
+            return message("{clause}, when harder tasks came in", clause=clause)
         if verdict.harder_prompts:
             return message("{clause}, as the prompts became harder", clause=clause)
     if verdict.one_prompt and course.source == "rollouts" and not course.rose:

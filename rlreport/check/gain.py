@@ -86,9 +86,15 @@ class Gain:
     still: tuple[GainPart, ...]
     # whether the gain is that of other parts alone, while ``still`` surely did not rise much
     is_unearned: bool
+    # whether it is, while nothing shows that ``still`` rose
+    is_open: bool
     # share of the parts that pay for something else than right answers
     of_others: float
     is_format: bool  # whether most of what rose is the format of answers
+
+
+# Parts that pay for something beside the task, by their names
+_BESIDE = re.compile(r"length|concis|brevity|repetiti|bonus")
 
 
 def is_format(name: str) -> bool:
@@ -221,36 +227,50 @@ def _gain(run: Run, course: Course, shares: Sequence[GainPart]) -> Gain:
     """Return the gain with these shares: what rose, and which scores of right answers did not."""
     by_share = sorted(shares, key=lambda part: -part.share)
     rose = tuple(part for part in by_share if part.share >= NAMED)
+    right = _right_scores(run)
     others = [part for part in by_share if _is_other(run, part)]
+    # What rose for a while is not called still.
+    still = [one for one in right if not _has_risen(one)]
+    is_certain = bool(right) and all(_surely_still(one) for one in right)
+    if not right:
+        right = _rest_of_task(run)
+        others = [part for part in others if _is_beside_task(part.name)]
     of_others = sum(part.share for part in others)
     of_format = sum(part.share for part in others if is_format(part.name))
-    right = _right_scores(run)
-    is_certain = bool(right) and all(_surely_still(score) for score in right)
-    share_of = {part.name: part.share for part in shares}
-    still = []
-    for score in right:
-        # What rose for a while, or may have risen, is not called still.
-        if _may_have_risen(score):
-            continue
-        curve = score.course.curve
-        part = GainPart(
-            score.name,
-            share_of.get(score.name, math.nan),
-            curve.first.value,
-            curve.last.value,
-            fell=curve.fell,
-            rose=score.course.probable > 0,
-        )
-        still.append(part)
+    is_most = of_others >= run.limits[UnearnedGain].others
+    has_task = [one for one in right if _has_risen(one) or _is_high(one)]
+    is_open = bool(right) and not has_task
+    if is_open:
+        still = right
     return Gain(
         first=course.first.value,
         last=_end(course).value,
         rose=rose,
-        still=tuple(still),
-        is_unearned=is_certain and of_others >= run.limits[UnearnedGain].others,
+        still=tuple(_told_score(one, shares) for one in still),
+        is_unearned=is_certain and is_most,
+        is_open=is_open and is_most,
         of_others=of_others,
         is_format=of_format >= of_others / 2,
     )
+
+
+def _told_score(score: _Right, shares: Sequence[GainPart]) -> GainPart:
+    """Return a score that did not rise as the text tells it."""
+    curve = score.course.curve
+    own = [part.share for part in shares if part.name == score.name]
+    return GainPart(
+        score.name,
+        own[0] if own else math.nan,
+        curve.first.value,
+        curve.last.value,
+        fell=curve.fell,
+        rose=score.course.probable > 0,
+    )
+
+
+def _is_beside_task(name: str) -> bool:
+    """Return whether a part of this name pays for the form of an answer, or its length."""
+    return is_format(name) or bool(_BESIDE.search(name.lower()))
 
 
 def _is_other(run: Run, part: GainPart) -> bool:
@@ -292,6 +312,17 @@ def _right_scores(run: Run) -> list[_Right]:
     return found
 
 
+def _rest_of_task(run: Run) -> list[_Right]:
+    """Return the parts that by their names pay for neither form nor length: those of the task."""
+    found = []
+    for name, part in quantities.components(run).items():
+        course = course_of(part, name)
+        is_of_task = not _is_beside_task(name) and not parts.named_whole(name)
+        if course is not None and course.curve.changed is not None and is_of_task:
+            found.append(_Right(name, course, _scale(run, name, course)))
+    return found
+
+
 def _scale(run: Run, name: str, course: Course) -> float:
     """Return the largest logged value of a score, at least 1."""
     logged = parts.of_rollouts(run).get(name, course.values)
@@ -299,20 +330,24 @@ def _scale(run: Run, name: str, course: Course) -> float:
     return max(1.0, largest, float(course.values.max()))
 
 
-def _may_have_risen(one: _Right) -> bool:
+def _has_risen(one: _Right) -> bool:
+    """Return whether a score surely rose, if only for a while."""
     curve = one.course.curve
-    return curve.probably_rose or curve.climb is not None or curve.hump is not None
+    return one.course.rose or curve.climb is not None or curve.hump is not None
+
+
+def _is_high(one: _Right) -> bool:
+    return one.course.curve.last.value >= MOSTLY_RIGHT * one.scale
 
 
 def _surely_still(one: _Right) -> bool:
-    """Return whether a score is low, did not rise, and cannot have risen by much."""
-    if _may_have_risen(one):
+    """Return whether a score is low, did not surely rise, and cannot have risen by much."""
+    if _has_risen(one) or _is_high(one):
         return False
     curve = one.course.curve
     error = math.hypot(curve.first.se, curve.last.se)
     by_levels = curve.last.value - curve.first.value + BOUND_Z * error
-    most = min(by_levels, _most_by_line(curve))
-    return most < RISE_PART * one.scale and curve.last.value < MOSTLY_RIGHT * one.scale
+    return min(by_levels, _most_by_line(curve)) < RISE_PART * one.scale
 
 
 def _most_by_line(curve: Curve) -> float:

@@ -66,6 +66,29 @@ class MixChange(NamedTuple):
         """Δ, the change of the mean reward."""
         return self.mix + self.rest
 
+    @property
+    def evidence(self) -> float:
+        """How much likelier the fall is by the mix alone than by the policy alone.
+
+        The natural logarithm of the likelihood ratio; NaN if the error at the same mix is unknown.
+        """
+        if not self.same_mix.z:
+            return np.nan
+        rest = self.same_mix.difference
+        error = abs(rest / self.same_mix.z)
+        by_mix = min(rest, 0.0) / error  # a rise speaks against no mix
+        by_policy = (rest - self.total) / error
+        return rounded((by_policy**2 - by_mix**2) / 2)
+
+    @property
+    def harder(self) -> int:
+        """Index of the environment below the mean whose larger share lowered it most."""
+        level = self.means.mean(axis=0)
+        above_mean = level - (self.shares * self.means).sum(axis=1).mean()
+        rise = self.shares[1] - self.shares[0]
+        # The product is the most negative.
+        return int(np.argmin(above_mean * np.maximum(rise, 0)))
+
 
 def change(
     run: Run,

@@ -14,9 +14,10 @@ from rlreport.check.advice import Advice, Setup, advice_for
 from rlreport.check.course import WATCHED, Quantity
 from rlreport.check.course_words import (
     COLLAPSES,
-    brief_clause,
+    brief_clauses,
     course_clause,
     gain_sentence,
+    names_whole_gain,
     rest_of_course,
     right_answers_sentence,
     scores_of,
@@ -81,6 +82,7 @@ def _excluded(finding: Finding, findings: Sequence[Finding]) -> frozenset[Remedy
             excluded.update(check.rules_out)
             if is_earlier:
                 excluded |= check.opposites(other.facts)
+                excluded.update(check.no_cure)
     return frozenset(excluded)
 
 
@@ -189,15 +191,19 @@ def _without_lead(verdict: Verdict) -> tuple[str, str]:
     scores = [] if verdict.level == "unjudged" else scores_of(verdict)
     rising = [name for name in scores if verdict.courses[name].rose]
     for name in (rising or scores)[:1]:
-        what = message(
-            "{level}: {clause}.",
-            level=_level_words(verdict),
-            clause=brief_clause(verdict, name),
-        )
-        if _is_short(what):
+        choices = brief_clauses(verdict, name)
+        for clause in choices:
+            what = message(
+                "{level}: {clause}.", level=_level_words(verdict), clause=clause
+            )
+            if not _is_short(what):
+                continue
             others = [other for other in scores if other != name]
             rest = [rest_of_course(verdict, name), right_answers_sentence(verdict)]
-            rest += [_course_of(verdict, others), gain_sentence(verdict)]
+            rest.append(_course_of(verdict, others))
+            names_part = len(choices) > 1 and clause is choices[0]
+            if not (names_part and names_whole_gain(verdict)):
+                rest.append(gain_sentence(verdict))
             return what, sentences(rest)
     return message("{headline}.", headline=headline(verdict)), _course_of(
         verdict, scores

@@ -110,7 +110,14 @@ logs_argument = click.argument("logs", nargs=-1, required=True, is_eager=True)
     help="Print the findings as JSON.",
     group="Output",
 )
-@options(BuildOptions, *CHECKING)
+@options(BuildOptions, *(name for name in CHECKING if name != "quiet"))
+@option(
+    "-q",
+    "--quiet",
+    is_flag=True,
+    help="Print the first line of the verdict only, and errors.",
+    group="Other",
+)
 @verbose_option
 @fail_on_option
 def check(
@@ -123,6 +130,7 @@ def check(
       rlreport check logs/
       rlreport check logs/ --verbose
       rlreport check logs/ --json --fail-on warning
+      rlreport check logs/ -q
     """
     from rlreport.api import judge
     from rlreport.check import findings_json
@@ -130,11 +138,14 @@ def check(
 
     quiet = given["quiet"] or as_json  # JSON comes without progress
     verdict = judge(logs, **{**given, "quiet": quiet})
+    language = Language(given["lang"])
     if as_json:
         say_json(canonical_json(findings_json(verdict), indent=True))
-    elif not quiet:
+    elif quiet:
+        say(language.of(verdict.what))
+    else:
         lines = verdict_lines if verbose else short_verdict_lines
-        for line in lines(verdict, Language(given["lang"])):
+        for line in lines(verdict, language):
             say(line)
     if fail_on and verdict.reaches(fail_on):
         sys.exit(FAILED)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -98,12 +98,15 @@ def _json_character(character: str) -> str:
 
 def print_report(report: Report, *, verbose: bool) -> None:
     """Print warnings and unreadable lines to stderr; then the verdict, the sizes and the path."""
+    from rlreport.flows.load import reading_warnings
     from rlreport.tables import counted_responses
     from rlreport.text.messages import sentences
 
     translate = report.language.of
-    for line in (*skipped_lines(report.tables), *_warnings(report.tables)):
+    for line in skipped_lines(report.tables):
         say(translate(line), err=True)
+    for text in reading_warnings(report.tables):
+        say(translate(message("warning: {note}", note=text)), err=True)
     left_out = [sentences(report.left_out)] if report.left_out else []
     if verbose:
         lines = verdict_lines(report.verdict, report.language)
@@ -133,34 +136,6 @@ def page_to_open(report: Report | ComparisonReport) -> Path | str:
     return page_at(report.out, report.first_page)
 
 
-def _warnings(tables: Tables) -> list[str]:
-    """Return a warning for each note that the user should read at once; others are in the report.
-
-    Logs that changed while they were read come first. A text that several notes have is there once.
-    """
-    from rlreport.read.changed import change_in_words
-    from rlreport.tables import NoteKind
-
-    changes = [
-        change_in_words(note) for note in tables.notes if note.kind == NoteKind.CHANGED
-    ]
-    printed_kinds = (
-        NoteKind.FORMAT,
-        NoteKind.NO_STEP,
-        NoteKind.SEVERAL_RUNS,
-        NoteKind.SEVERAL_STARTS,
-        NoteKind.CHARTS,
-        NoteKind.NOTES,
-    )
-    texts = [note.text for note in tables.notes if note.kind in printed_kinds]
-    if tables.rescoring is not None and tables.rescoring.missing:
-        texts.append(tables.rescoring.missing)
-    distinct_texts = dict.fromkeys(texts)
-    return [
-        message("warning: {note}", note=text) for text in (*changes, *distinct_texts)
-    ]
-
-
 def short_verdict_lines(
     verdict: Verdict, language: Language = ENGLISH, most: int = MOST_LINES
 ) -> list[str]:
@@ -178,7 +153,7 @@ def short_verdict_lines(
     if len(findings) > room or verdict.close or verdict.muted:
         room -= 1  # for the line that counts the others
     shown = findings[: max(0, room)]
-    rest = _rest_line(verdict, len(findings) - len(shown))
+    rest = _rest_line(verdict, findings[len(shown) :])
     others = [*(_finding_line(one, "  ") for one in shown), rest, not_run]
     return [*lines, *(language.of(line) for line in others if line)]
 
@@ -189,13 +164,17 @@ def _importance(finding: ToldFinding) -> tuple[bool, bool, int]:
     return is_note, finding.explained_by is not None, finding.severity.order
 
 
-def _rest_line(verdict: Verdict, findings: int) -> str:
+def _rest_line(verdict: Verdict, findings: Sequence[ToldFinding]) -> str:
     """Return a line that counts what is not printed, of which ``findings`` are findings."""
+    notes = sum(finding.severity == "info" for finding in findings)
+    serious = len(findings) - notes
     close = len(verdict.close)
     muted = len(verdict.muted)
     counts = []
-    if findings:
-        counts.append(plural("{count} more", "{count} more", findings))
+    if serious:
+        counts.append(plural("{count} more", "{count} more", serious))
+    if notes:
+        counts.append(plural("{count} note", "{count} notes", notes))
     if close:
         text = plural("{count} close to a limit", "{count} close to a limit", close)
         counts.append(text)

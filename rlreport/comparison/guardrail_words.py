@@ -48,6 +48,7 @@ _TOO_FEW = {
     ),
 }
 _FAR = 10  # A difference of more than this multiple of a figure's values is no limit
+_LARGE_FACTOR = 100.0  # A factor of more than this is no limit
 
 
 def guardrail_name(guardrail: Guardrail) -> str:
@@ -80,6 +81,8 @@ def _not_shown(guardrail: Guardrail, comparison: Comparison) -> str:
     if effect.is_shown and _are_too_few(effect, tested):
         in_blocks = comparison.metrics_alone or guardrail.column.startswith(TRAINER)
         return message(_TOO_FEW[in_blocks, effect.value > 0])
+    if not effect.is_shown and guardrail.ratio is not None:
+        return _no_factor_shown(guardrail.ratio.largest_factor)
     if not effect.is_shown and _says_nothing(_most(effect), guardrail):
         return message("no difference shown")
     return not_shown(effect, len(tested))
@@ -106,6 +109,13 @@ def not_shown(effect: Effect, count: int) -> str:
         "lower, but not after correction for {count} figures",
         count,
     )
+
+
+def _no_factor_shown(most: float) -> str:
+    """Return words on a ratio that may be 1; a factor of ``most`` is not excluded."""
+    if most > _LARGE_FACTOR:
+        return message("no difference shown")
+    return message("no difference shown (up to ×{most})", most=short_figure(most))
 
 
 def _most(effect: Effect) -> float:

@@ -4,7 +4,8 @@ One step may have a gradient norm of 1e16, and a mean over steps would be that s
 norms that span more than a decade are compared by their geometric means, as the courses of single
 runs are read: as logarithms, a 0 as a tenth of the smallest other value. Let δ be the difference of
 the mean logarithms, with its interval, and g the geometric mean of BASE: then g (exp(δ) − 1) is
-that of the geometric means, and its interval is that of δ in the same unit, for this g.
+that of the geometric means, and its interval is that of δ in the same unit, for this g. Readers are
+shown the ratio, exp(δ), with its interval.
 """
 
 from __future__ import annotations
@@ -119,6 +120,19 @@ NEVER_BETTER = ("length", "surprisal", "entropy", "gradient_norm")
 GuardrailLevel = Literal["better", "worse", "changed", "none", "missing"]
 
 
+class Ratio(NamedTuple):
+    """A geometric mean of NEW over that of BASE, with its interval."""
+
+    value: float
+    low: float
+    high: float
+
+    @property
+    def largest_factor(self) -> float:
+        """The largest factor, up or down, that the interval does not exclude."""
+        return max(self.high, 1 / self.low) if self.low else np.inf
+
+
 class Guardrail(NamedTuple):
     """A figure that should not get worse, such as the KL or the response length."""
 
@@ -128,7 +142,8 @@ class Guardrail(NamedTuple):
     new: float
     effect: Effect
     level: GuardrailLevel  # Holm-corrected for several guardrails
-    is_geometric: bool = False  # whether the means are geometric ones, see the module
+    # of geometric means, see the module; None of means that are compared by their difference
+    ratio: Ratio | None = None
 
 
 def with_logs(trainer: Sequence[pd.DataFrame]) -> list[pd.DataFrame]:
@@ -162,8 +177,13 @@ def _by_logs(guardrail: Guardrail, trainer: Means) -> Guardrail:
         for log in (effect.low, effect.high)
     )
     value = change(base, new)
+    low_ratio, high_ratio = (
+        rounded(float(np.exp(min(log, _MOST_LOG)))) for log in (effect.low, effect.high)
+    )
+    # Over decades, nearly all differences are as large as the larger mean.
+    ratio = Ratio(rounded(new / base), low_ratio, high_ratio)
     effect = replace(effect, value=value, low=low, high=high, mde=np.nan)
-    return guardrail._replace(base=base, new=new, effect=effect, is_geometric=True)
+    return guardrail._replace(base=base, new=new, effect=effect, ratio=ratio)
 
 
 def _mean_of_runs(runs: Iterable[pd.DataFrame], column: str) -> float:

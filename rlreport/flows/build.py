@@ -42,7 +42,7 @@ from rlreport.draw.vega import check_address_space
 from rlreport.errors import SeveralRunsError, UsageError
 from rlreport.figures.ragged import Ints
 from rlreport.flows.hide import hide_names, hide_texts
-from rlreport.flows.load import LoadedRun, load_run
+from rlreport.flows.load import LoadedRun, load_run, reading_warnings
 from rlreport.formats.base import Row
 from rlreport.metrics.settings import find_tracked
 from rlreport.metrics.settings import of_run as settings_of_run
@@ -262,8 +262,8 @@ def check_logs(logs: Sequence[str | Path], options: BuildOptions) -> Verdict:
         )
         card = _with_logged(card, logged_settings, options)
         tables = _with_several_runs(logs, tables, options)
-        if tables.rescoring is not None and tables.rescoring.missing:
-            progress.warn(tables.rescoring.missing)
+        for text in reading_warnings(tables):
+            progress.warn(text)
         with progress.stage(message("checking")):
             judged, _ = _judge(tables, rollouts, thresholds, card, options)
     return with_texts(judged, tables.sample_note, setup_of(tables, card.entries))

@@ -14,6 +14,7 @@ from rlreport.formats.base import Row
 from rlreport.formats.trainer_state import planned_steps
 from rlreport.metrics.find import TrainerMetrics, find_and_read
 from rlreport.options import GaeOptions, ReadOptions, part
+from rlreport.read.changed import change_in_words
 from rlreport.read.logs import read_logs
 from rlreport.read.rollouts import Rollouts
 from rlreport.read.scoring import ScoreFunction
@@ -22,7 +23,7 @@ from rlreport.read.trl_folders import Trainer
 from rlreport.summarise.run import summarise
 from rlreport.system.memory import release_memory
 from rlreport.system.workers import Progress, Workers
-from rlreport.tables import Tables
+from rlreport.tables import NoteKind, Tables
 from rlreport.text.messages import message
 
 Logs = Sequence[str | Path]
@@ -140,3 +141,27 @@ def read_run(
     if isinstance(restarts, int) and restarts > starts:
         raise UsageError(f"--restarts {restarts}: the logs have {starts} start")
     return ReadRun(scan, metrics, planned_steps(metrics.paths, settings))
+
+
+def reading_warnings(tables: Tables) -> list[str]:
+    """Return the notes that the user should read at once; others are in the report.
+
+    Logs that changed while they were read come first. A text that several notes have is there once.
+    """
+    changes = [
+        change_in_words(note) for note in tables.notes if note.kind == NoteKind.CHANGED
+    ]
+    texts = [note.text for note in tables.notes if note.kind in _URGENT]
+    if tables.rescoring is not None and tables.rescoring.missing:
+        texts.append(tables.rescoring.missing)
+    return [*changes, *dict.fromkeys(texts)]
+
+
+_URGENT = (
+    NoteKind.FORMAT,
+    NoteKind.NO_STEP,
+    NoteKind.SEVERAL_RUNS,
+    NoteKind.SEVERAL_STARTS,
+    NoteKind.CHARTS,
+    NoteKind.NOTES,
+)

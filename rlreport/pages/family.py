@@ -24,7 +24,7 @@ from rlreport.pages.table import (
 )
 from rlreport.pages.widths import part_width
 from rlreport.text.clean import safe_text, shortened
-from rlreport.text.messages import format_message, message
+from rlreport.text.messages import format_message, message, plural, sentences
 from rlreport.text.numbers import MISSING
 
 KEYS_SHOWN = 8  # Number of columns of settings that are visible without being selected
@@ -136,7 +136,7 @@ def family_table(
         caption or message("Settings and outcome"),
         columns,
         badges=_ranks(rows) if ranked else repeat([]),
-        note=columns_note(keys, len(rows)),
+        note=columns_note(keys, [row.settings for row in rows]),
     )
 
 
@@ -149,8 +149,9 @@ def differing_settings(cards: Sequence[Mapping[str, object]]) -> list[str]:
     """Return the settings that differ between configurations, those that affect training first.
 
     A configuration that is not known ({}) differs in none. A setting that is missing in one and off
-    in another does not differ. Bookkeeping, such as paths, comes last; of each kind, what most
-    configurations have is first.
+    in another does not differ. What differs between those that have it comes before what only some
+    have, and bookkeeping, such as paths, last; of each kind, what most configurations have is
+    first.
     """
     known = [card for card in cards if card]
     counts = Counter[str]()
@@ -164,10 +165,32 @@ def differing_settings(cards: Sequence[Mapping[str, object]]) -> list[str]:
         of_key = values[key] | ({None} if count < len(known) else set())
         if len(of_key) > 1:
             found.append(key)
+
+    def order(key: str) -> tuple[bool, bool, bool]:
+        is_partial = not differs_where_set(key, known)
+        return not is_relevant(key), is_partial, not affects_training(key)
+
     # False comes before True; sorting is stable, so that the most common stay first.
-    return sorted(
-        found, key=lambda key: (not is_relevant(key), not affects_training(key))
-    )
+    return sorted(found, key=order)
+
+
+def differs_where_set(key: str, cards: Sequence[Mapping[str, object]]) -> bool:
+    """Return whether a setting differs between the configurations that have it."""
+    return len({_compared(card[key]) for card in cards if key in card}) > 1
+
+
+def _folded(
+    keys: Sequence[str], cards: Sequence[Mapping[str, object]], shown: int
+) -> set[str]:
+    """Return the settings whose columns are not visible until they are selected.
+
+    These are bookkeeping, what comes after the first ``shown``, and what only some configurations
+    have, unless nothing else differs.
+    """
+    relevant = list(filter(is_relevant, keys))
+    telling = [key for key in relevant if differs_where_set(key, cards)]
+    visible = (telling or relevant)[:shown]
+    return set(keys) - set(visible)
 
 
 def _compared(value: object) -> str | None:
@@ -176,15 +199,30 @@ def _compared(value: object) -> str | None:
     return None if text in UNSET else text
 
 
-def columns_note(keys: Sequence[str], rows: int) -> str:
-    """Return how many of the settings that differ have a column, "" if all have."""
-    most = _most_keys(rows)
-    if len(keys) <= most:
-        return ""
-    return format_message(
-        "{some:count} of {all:count} settings that differ have a column.",
-        {"some": most, "all": len(keys)},
-    )
+def columns_note(
+    keys: Sequence[str], cards: Sequence[Mapping[str, object]], shown: int = KEYS_SHOWN
+) -> str:
+    """Return how many of the settings that differ have no column, or a hidden one; "" if none."""
+    most = _most_keys(len(cards))
+    texts = []
+    if len(keys) > most:
+        text = format_message(
+            "{some:count} of {all:count} settings that differ have a column.",
+            {"some": most, "all": len(keys)},
+        )
+        texts.append(text)
+    with_column = keys[:most]
+    folded = _folded(with_column, cards, shown)
+    partial = [key for key in folded if is_relevant(key)]
+    partial = [key for key in partial if not differs_where_set(key, cards)]
+    if partial:
+        text = plural(
+            "{count} setting that only some runs have is hidden; it can be selected.",
+            "{count} settings that only some runs have are hidden; they can be selected.",
+            len(partial),
+        )
+        texts.append(text)
+    return sentences(texts)
 
 
 def _most_keys(rows: int) -> int:
@@ -202,12 +240,13 @@ def setting_columns(
     Args:
         keys: dotted names of the settings; the first of them have a column.
         cards: the configurations of the table's rows.
-        shown: how many columns are visible without being selected; bookkeeping never is.
+        shown: how many columns are visible without being selected; see ``_folded``.
     """
     keys = keys[: _most_keys(len(cards))]
     last_parts = Counter(key.rpartition(".")[2] for key in keys)
+    folded = _folded(keys, cards, shown)
     columns: Columns = {}
-    for number, key in enumerate(keys):
+    for key in keys:
         last_part = key.rpartition(".")[2]
         is_clear = last_part and last_parts[last_part] == 1
         numbers = [_number(card[key]) for card in cards if key in card]
@@ -219,7 +258,7 @@ def setting_columns(
             kind=kind,
             width=part_width(texts) if kind == "name" else "",
             help=message("{key}, from the configuration", key=key),
-            hidden=number >= shown or not is_relevant(key),
+            hidden=key in folded,
         )
         columns[column] = [_setting_cell(card, key, column.kind) for card in cards]
     return columns

@@ -12,11 +12,10 @@ import pandas as pd
 from rlreport.check import means, quantities
 from rlreport.check.check import REWARD, Check
 from rlreport.check.evidence import Ranking, beyond, nearer
+from rlreport.check.fall import fall_windows, mix_of_fall
 from rlreport.check.finding import Facts, Finding, LogText, Rank, Result, Severity
 from rlreport.check.judges.reward import (
     RewardCollapse,
-    fall_windows,
-    mix_of_fall,
     reward_collapse,
 )
 from rlreport.check.limits import Limit, LimitKind, Limits, Thresholds
@@ -238,12 +237,9 @@ def mix_changed(check: Check, run: Run) -> Result:
     if mix is None:
         return Result()
     level = mix.means.mean(axis=0)  # of each environment
-    rise = mix.shares[1] - mix.shares[0]
     # The mean reward of all in both windows
     before, after = (mix.shares * mix.means).sum(axis=1).tolist()
-    # The environment below the mean whose rise lowered it most: its product is the most negative.
-    above_mean = level - (before + after) / 2
-    harder = int(np.argmin(above_mean * np.maximum(rise, 0)))
+    harder = mix.harder
     labels = run.environments.labels
     is_pooled = harder == len(labels) - 1  # a label of ours, not of the log
     facts: Facts = {

@@ -23,7 +23,7 @@ from rlreport.check.limits import Limit, LimitKind, Limits, Tested
 from rlreport.check.means import mean
 from rlreport.check.parts import of_rollouts
 from rlreport.check.run import Run, fall_onset
-from rlreport.check.settings import SettingKind, also, enabled, higher, see
+from rlreport.check.settings import SettingKind, also, enabled, higher, lower, see
 from rlreport.check.spreading import (
     Spreading,
     has_reference,
@@ -590,7 +590,19 @@ _ALL_SCORED = translatable("a second reward of at least 95% of the responses")
     },
     why="The policy games or over-fits the reward that it is trained on.",
     suggestion="Raise the KL coefficient, or fix the reward.",
-    advice=higher(SettingKind.KL),
+    advice={
+        **dict.fromkeys(
+            ("apart", "fell", "second_apart", "second_fell", "part_fell"),
+            higher(SettingKind.KL),
+        ),
+        "both": lower(SettingKind.STEP_SIZE) + higher(SettingKind.KL),
+    },
+    suggestions={
+        # What falls together is not paid for: the policy got worse at its task.
+        "both": translatable(
+            "Lower the learning rate, or go back to a checkpoint before the fall."
+        ),
+    },
     otherwise="Keep the checkpoint where it was best, and fix the reward.",
 )
 def watched_reward_fall(check: Check, run: Run) -> Result:
@@ -621,6 +633,8 @@ def watched_reward_fall(check: Check, run: Run) -> Result:
         "trained_start": trained.first.value if trained else None,
         "trained_end": trained.last.value if trained else None,
     }
+    if fell and trained is not None and trained.lost:
+        facts = {**facts, "advice": "both"}
     # Responses of validation are not among the training responses, of which examples are chosen.
     ranking = None
     if watched.quantity == "second_reward":

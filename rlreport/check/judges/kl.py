@@ -11,7 +11,7 @@ import numpy as np
 
 from rlreport.check import quantities
 from rlreport.check.check import KL, Check, mean_in, severity_of
-from rlreport.check.course import Course
+from rlreport.check.course import SCORES, Course
 from rlreport.check.curve import Excursion, Level, excursion_of
 from rlreport.check.events import Event, EventKind
 from rlreport.check.evidence import Ranking, beyond
@@ -44,12 +44,15 @@ class KlExplosion(Limits):
         50.0,
         LimitKind.VALUE,
         "nats",
-        "KL per response at the end (critical)",
+        "KL per response at the end (critical if a score fell)",
         TRL_KL,
     )
     warn_token = Limit(0.1, LimitKind.VALUE, "nats per token", "KL per token (warning)")
     critical_token = Limit(
-        0.5, LimitKind.VALUE, "nats per token", "KL per token at the end (critical)"
+        0.5,
+        LimitKind.VALUE,
+        "nats per token",
+        "KL per token at the end (critical if a score fell)",
     )
 
 
@@ -77,6 +80,11 @@ class _Excursion(NamedTuple):
 
 _CLOSER = higher(SettingKind.KL) + lower(SettingKind.STEP_SIZE)
 
+# Of a KL that is high at the end while no score fell
+_COMPARE = translatable(
+    "Compare late answers with the reference's; raise the KL coefficient only if they are worse."
+)
+
 
 @Check(
     name="KL explosion",
@@ -91,6 +99,10 @@ _CLOSER = higher(SettingKind.KL) + lower(SettingKind.STEP_SIZE)
         "level": "KL to the reference is {kl:figure} nats per response, {kl_token:figure} per "
         "token.",
         "token": "KL to the reference is {kl_token:figure} nats per token.",
+        "kept": "KL to the reference is {kl:figure} nats per response, {kl_token:figure} per "
+        "token; no harm to the reward is seen.",
+        "kept_token": "KL to the reference is {kl_token:figure} nats per token; no harm to the "
+        "reward is seen.",
         "start": "KL to the reference is {kl:figure} nats per response, {kl_token:figure} per "
         "token, from the first step on.",
         "start_token": "KL to the reference is {kl_token:figure} nats per token from the first "
@@ -103,6 +115,10 @@ _CLOSER = higher(SettingKind.KL) + lower(SettingKind.STEP_SIZE)
     statement={
         "level": "KL to the reference rises to {kl:short} nats per response",
         "token": "KL to the reference rises to {kl_token:short} nats per token",
+        "kept": "KL to the reference rises to {kl:short} nats per response, with no harm seen in "
+        "the reward",
+        "kept_token": "KL to the reference rises to {kl_token:short} nats per token, with no harm "
+        "seen in the reward",
         "start": "KL to the reference is {kl:short} nats per response from the first step on",
         "start_token": "KL to the reference is {kl_token:short} nats per token from the first "
         "step on",
@@ -114,13 +130,14 @@ _CLOSER = higher(SettingKind.KL) + lower(SettingKind.STEP_SIZE)
     "KL that is high from the first step on means that the reference is another model.",
     suggestion="Raise the KL coefficient or lower the learning rate.",
     advice={
-        "level": higher(SettingKind.KL) + lower(SettingKind.STEP_SIZE),
-        "token": higher(SettingKind.KL) + lower(SettingKind.STEP_SIZE),
-        "ended": higher(SettingKind.KL) + lower(SettingKind.STEP_SIZE),
-        "ended_token": higher(SettingKind.KL) + lower(SettingKind.STEP_SIZE),
+        "level": _CLOSER,
+        "token": _CLOSER,
+        "ended": _CLOSER,
+        "ended_token": _CLOSER,
         "start": see(SettingKind.REFERENCE),
         "start_token": see(SettingKind.REFERENCE),
     },
+    suggestions={"kept": _COMPARE, "kept_token": _COMPARE},
     rules_out=lower(SettingKind.KL) + higher(SettingKind.STEP_SIZE),
     otherwise="Go back to a checkpoint before the rise.",
     needs_also="logprobs and ref_logprobs, or the trainer's KL",
@@ -194,6 +211,12 @@ def _too_high(check: Check, run: Run, kl: _Kl, excursion: _Excursion) -> Result:
         kind = "start"
     elif not stretch.lasts:
         kind = "ended"
+    onset = _onset_of_kl(run, kl, stretch)
+    fallen = _fallen(run)
+    is_harmful = any(_may_follow(score, onset) for score in fallen)
+    has_reward = quantities.reward_course(run) is not None
+    if kind == "level" and has_reward and not fallen:
+        kind = "kept"
     level = _told_level(kl, kind, stretch)
     facts: Facts = {
         "kind": _kind_of(kind, kl),
@@ -212,8 +235,8 @@ def _too_high(check: Check, run: Run, kl: _Kl, excursion: _Excursion) -> Result:
             token=token,
         )
     severity = severity_of(stretch, excursion.severity)
-    # What is high from the first step on and does not rise is no explosion.
-    if kind == "start" and severity is Severity.CRITICAL:
+    # A distance alone breaks nothing: the policy may have learned what the reference cannot do.
+    if severity is Severity.CRITICAL and (kind == "start" or not is_harmful):
         severity = Severity.WARNING
     return check.found(
         run,
@@ -222,9 +245,23 @@ def _too_high(check: Check, run: Run, kl: _Kl, excursion: _Excursion) -> Result:
         facts,
         ranking,
         series=kl.series,
-        onset=_onset_of_kl(run, kl, stretch),
+        onset=onset,
         until=None if stretch.lasts else stretch.steps[1],
     )
+
+
+def _fallen(run: Run) -> list[Course]:
+    """Return the scores that are worse at the end than they were, surely or probably."""
+    courses = quantities.courses(run)
+    logged = [courses[name] for name in SCORES if name in courses]
+    return [one for one in logged if one.lost or one.probable < 0]
+
+
+def _may_follow(score: Course, onset: Onset | None) -> bool:
+    """Return whether a score may have fallen because of what began at ``onset``."""
+    if score.fall is None or onset is None:
+        return True
+    return score.fall.high >= onset.low
 
 
 def _told_level(kl: _Kl, kind: str, stretch: Excursion) -> Level:
@@ -236,7 +273,7 @@ def _told_level(kl: _Kl, kind: str, stretch: Excursion) -> Level:
     assert curve is not None  # else there is no stretch
     if kind == "start":
         return curve.first
-    return curve.last if kind == "level" else curve.highest_in(stretch.steps)
+    return curve.highest_in(stretch.steps) if kind == "ended" else curve.last
 
 
 def _mean_at(series: Series | None, level: Level) -> float:

@@ -269,6 +269,15 @@ _SHRINKS = {
     statement=_shrunk_statement,
     why="Stopping at once is often the cheapest way to avoid a penalty.",
     suggestion="Look for a penalty that grows with length; give empty responses the lowest reward.",
+    suggestions={
+        "paid": translatable(
+            "Short responses earn more: look for a penalty that grows with length."
+        ),
+        "unpaid": translatable(
+            "Read late responses beside early ones for what they leave out; nothing shows that "
+            "shorter ones earn more."
+        ),
+    },
     explains=(
         "diversity_collapse",
         "entropy_collapse",
@@ -352,6 +361,8 @@ def _shrunk(check: Check, run: Run) -> Result:
         "late": curve.last.steps,
         "unit": _unit_of(run, series),
     }
+    if series.source == "rollouts" and run.has("reward"):
+        facts = {**facts, "advice": "paid" if _earns_more(run, length) else "unpaid"}
     is_disputed = not is_finish_known and is_fall_disputed(run, "length")
     return check.found(
         run,
@@ -400,6 +411,11 @@ def _shortness_pays(run: Run, length: Floats) -> bool:
     watched = quantities.watched_course(run)
     if watched is not None and watched.curve.rose:
         return False
+    return _earns_more(run, length)
+
+
+def _earns_more(run: Run, length: Floats) -> bool:
+    """Return whether shorter responses earn more than others of their step."""
     correlation, z = correlation_with_reward(run, -length)
     pays = run.limits.test(_LengthCollapse.paid, ">=", correlation)
     return bool(pays.met and z >= run.limits[Trend].z)

@@ -16,10 +16,22 @@ from rlreport.check.course import Course
 from rlreport.check.curve import CHANGED_Z, paired_z, read_curve
 from rlreport.check.events import Event
 from rlreport.check.evidence import Ranking, nearer
+from rlreport.check.fall import (
+    DECISIVE,
+    MIX,
+    Sides,
+    are_other_texts,
+    mix_at_fall,
+    mix_of_fall,
+    sides_of_fall,
+    text_figures,
+)
 from rlreport.check.finding import (
     REFERENCE_REWARD,
     Fact,
     Facts,
+    Finding,
+    LogText,
     Onset,
     Rank,
     Result,
@@ -27,11 +39,10 @@ from rlreport.check.finding import (
 )
 from rlreport.check.judges.metrics import is_fall_disputed
 from rlreport.check.limits import LMFLOW, RL_BOARD, Limit, LimitKind, Limits
-from rlreport.check.means import MixChange
 from rlreport.check.progress import RewardStalled
 from rlreport.check.run import Run, event_onset, once_per_run, onset_of
 from rlreport.check.settings import SettingKind, also, higher, if_logged, lower, see
-from rlreport.check.windows import Change, Trend, Window
+from rlreport.check.windows import Change, Trend
 from rlreport.figures.ragged import Floats
 from rlreport.text.messages import format_message, span, translatable
 
@@ -45,18 +56,10 @@ NEW = 0.8  # The prompts changed if this fraction of the responses after a jump 
 MIN_SIDE = 3  # Minimum number of steps on each side of a jump
 # Minimum number of prompts with early and late responses for a mean change on the same prompts
 MIN_SHARED_PROMPTS = 8
-# The texts changed if responses to the same prompts become longer or shorter by this factor, or if
-# this share less of them finishes: then harder prompts are not the only reason for a fall
-OTHER_LENGTH = 2.0
-OTHER_ENDINGS = 0.2
 # A fall that recovered is more than a note if it lasted for this many steps
 LONG_DIP = 10
 # Minimum size of a jump of the reward, in standard errors of a single step's mean reward
 EVIDENT = 5.0
-# The prompts of a fall are compared over this part of the steps, and at least so many, before it
-# and after it
-SIDE_SHARE = 0.2
-LEAST_SIDE = 6
 
 
 class RewardCollapse(Limits):
@@ -111,6 +114,9 @@ _COLLAPSES = {
     "watched": translatable(
         "the reward falls from {best:short} to {end:short}, while validation rises"
     ),
+    MIX: translatable(
+        "the reward falls from {best:short} to {end:short} as more {environment:quoted} comes in"
+    ),
 }
 
 
@@ -140,12 +146,20 @@ _AFTER_FALL = (
         "reference": "The reward fell from {best:figure} to {end:figure}, but so did that of the "
         "frozen reference: the gap to it fell by at most {most:figure}.",
         "watched": "The reward fell from {best:figure} to {end:figure}, but validation rose.",
+        MIX: "The reward fell from {best:figure} to {end:figure} when the share of "
+        "{environment:quoted} rose from {share_start:percent} to {share:percent}. A harder mix and "
+        "a worse policy are both possible: at the same mix, the loss is at most {most:figure}.",
     },
     statement=_collapse_statement,
     why="What the run had learned may be gone; compare later checkpoints with an earlier one.",
     suggestion="Lower the learning rate, or raise the KL coefficient.",
     advice={"dead": _AFTER_FALL, "fell": _AFTER_FALL, "dip": _AFTER_FALL},
     otherwise="Go back to a checkpoint before the fall.",
+    suggestions={
+        MIX: translatable(
+            "Compare rewards before and after within each environment before changing settings."
+        )
+    },
     explains=(
         "length_collapse",
         "diversity_collapse",
@@ -167,9 +181,41 @@ _AFTER_FALL = (
 def reward_collapse(check: Check, run: Run) -> Result:
     """Find that the reward fell, unless the mix of environments explains it."""
     fall = _fall(run)
-    if fall.finding is not None and mix_of_fall(run):
+    if fall.finding is None:
+        return fall
+    if mix_of_fall(run):
         return replace(fall, finding=None)
-    return fall
+    return replace(fall, finding=_doubted_by_mix(fall.finding, run))
+
+
+def _doubted_by_mix(finding: Finding, run: Run) -> Finding:
+    """Return a fall that is less serious if the mix, which changed, may explain it as well.
+
+    It is a note if the mix is the far likelier reason. A loss at the same mix is no such doubt.
+    """
+    mix = mix_at_fall(run)
+    if finding.facts["kind"] != "fell" or mix is None or mix.same_mix.fell:
+        return finding
+    if not mix.evidence > -DECISIVE or finding.severity is Severity.INFO:
+        return finding
+    assert run.environments is not None
+    labels = run.environments.labels
+    is_pooled = mix.harder == len(labels) - 1  # a label of ours, not of the log
+    name = labels[mix.harder]
+    is_note = mix.evidence >= DECISIVE
+    facts: Facts = {
+        "kind": MIX,
+        "environment": name if is_pooled else LogText(name),
+        "share_start": float(mix.shares[0, mix.harder]),
+        "share": float(mix.shares[1, mix.harder]),
+        "most": max(mix.same_mix.largest_loss, 0.0),
+    }
+    return replace(
+        finding,
+        severity=Severity.INFO if is_note else Severity.WARNING,
+        rank=Rank.NOTE if is_note else finding.rank,
+        facts={**finding.facts, **facts},
+    )
 
 
 @once_per_run
@@ -250,71 +296,6 @@ def lost_part(course: Course, end: float) -> float:
     return (course.top.value - end) / gain if gain > 0 else 1.0
 
 
-@once_per_run
-def mix_of_fall(run: Run) -> MixChange | None:
-    """Return the change of the mix of environments if it explains a fall of the reward, or None.
-
-    It explains no fall in which the lengths or endings of texts changed as well.
-    """
-    sides = _sides_of_fall(run)
-    if run.environments is None or sides is None:
-        return None
-    before = run.window_of(sides.before)
-    after = run.window_of(sides.after)
-    mix = means.mix(run, before, after)
-    # The logged rollouts have to show half of a fall of the trainer's metric.
-    if mix is None or not mix.explains_fall or mix.total >= -sides.size / 2:
-        return None
-    length, finished = [
-        means.mix(run, before, after, values) for values in _text_figures(run)
-    ]
-    changed = _are_other_texts(
-        length and length.same_mix, finished and finished.same_mix
-    )
-    return None if changed else mix
-
-
-def fall_windows(run: Run) -> tuple[Window, Window] | None:
-    """Return the windows of steps before and after the fall of the reward, None without one."""
-    sides = _sides_of_fall(run)
-    if sides is None:
-        return None
-    return run.window_of(sides.before), run.window_of(sides.after)
-
-
-class _Sides(NamedTuple):
-    """The steps before and after a fall (or in a dip), and its size."""
-
-    before: tuple[int, int]
-    after: tuple[int, int]
-    size: float
-
-
-def _sides_of_fall(run: Run) -> _Sides | None:
-    """Return the steps before and after the fall, or the dip, of the reward; None without one."""
-    course = quantities.reward_course(run)
-    if course is None:
-        return None
-    fall = course.fall
-    event = fall or course.curve.valley
-    if event is None:
-        return None
-    steps = course.steps
-    count = max(LEAST_SIDE, int(SIDE_SHARE * len(steps)))
-    first = int(np.searchsorted(steps, event.onset))
-    stop = int(np.searchsorted(steps, event.until, side="right"))
-    # It may have begun at ``low``; what falls from the start has no more than its first steps.
-    start = int(np.searchsorted(steps, event.low))
-    start = max(min(max(start, LEAST_SIDE), first), 1)
-    earliest = max(start - count, 0)
-    before = (int(steps[earliest]), int(steps[start - 1]))
-    if fall is not None:
-        # The last steps of a fall that goes on; all of a dip
-        first = max(first, stop - count)
-    after = (int(steps[first]), int(steps[stop - 1]))
-    return _Sides(before, after, event.before - event.level)
-
-
 def _judge_dip(check: Check, run: Run, course: Course, valley: Event) -> Result:
     """Return the finding of a reward that fell and recovered, a note if that was short."""
     inside = (course.steps >= valley.onset) & (course.steps <= valley.until)
@@ -350,7 +331,7 @@ def explanation_of_fall(run: Run) -> dict[str, Fact] | None:
     """
     if quantities.reward_course(run) is None:
         return None
-    sides = _sides_of_fall(run)
+    sides = sides_of_fall(run)
     from_rollouts = quantities.reward(run).source == "rollouts"
     if from_rollouts and run.first is not None and sides is not None:
         for explain in (_harder_prompts, _lower_reference):
@@ -363,7 +344,7 @@ def explanation_of_fall(run: Run) -> dict[str, Fact] | None:
     return None
 
 
-def _harder_prompts(run: Run, sides: _Sides) -> dict[str, Fact] | None:
+def _harder_prompts(run: Run, sides: Sides) -> dict[str, Fact] | None:
     """Return that prompts became harder, or None.
 
     Then the reward surely fell by less than half as much on prompts seen before and after.
@@ -386,7 +367,7 @@ def _is_in(run: Run, steps: tuple[int, int]) -> NDArray[np.bool_]:
     return (of_rows >= steps[0]) & (of_rows <= steps[1])
 
 
-def _lower_reference(run: Run, sides: _Sides) -> dict[str, Fact] | None:
+def _lower_reference(run: Run, sides: Sides) -> dict[str, Fact] | None:
     """Return that the reward of the frozen reference fell as well, by most of the fall, or None.
 
     The policy surely lost less than half of the fall against it.
@@ -442,26 +423,9 @@ def _mean_by_prompt(run: Run, values: Floats, among: NDArray[np.bool_]) -> pd.Se
 def _texts_changed(run: Run, late: NDArray[np.bool_], early: NDArray[np.bool_]) -> bool:
     """Return whether responses to the same prompts doubled, halved, or came to be cut off."""
     length, finished = [
-        _same_prompt_change(run, values, late, early) for values in _text_figures(run)
+        _same_prompt_change(run, values, late, early) for values in text_figures(run)
     ]
-    return _are_other_texts(length and length.change, finished and finished.change)
-
-
-def _text_figures(run: Run) -> tuple[Floats, Floats]:
-    """Return the logarithm of each response's length, and whether it finished (NaN if unknown)."""
-    length = np.log(np.maximum(run.column(run.length), 1.0))
-    if not run.has("finished"):
-        return length, np.full(len(length), np.nan)
-    return length, run.column("finished")
-
-
-def _are_other_texts(length: Change | None, finished: Change | None) -> bool:
-    """Return whether texts surely changed, by their log length and the share that finished."""
-    if length is not None and abs(length.difference) >= math.log(OTHER_LENGTH):
-        return length.rose or length.fell
-    if finished is None or not finished.fell:
-        return False
-    return -finished.difference >= OTHER_ENDINGS
+    return are_other_texts(length and length.change, finished and finished.change)
 
 
 _NO_RISE = translatable(

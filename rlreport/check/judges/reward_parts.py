@@ -41,6 +41,15 @@ _STILL = {
     ),
 }
 
+_OPEN = {
+    True: translatable(
+        "whether {right:quoted} rose is open ({right_start:figure} to {right_end:figure})"
+    ),
+    False: translatable(
+        "whether validation rose is open ({right_start:figure} to {right_end:figure})"
+    ),
+}
+
 
 def _unearned_title(facts: Facts) -> str:
     """Return the title: which parts the gain is, and which score did not rise with it."""
@@ -49,7 +58,8 @@ def _unearned_title(facts: Facts) -> str:
         "{parts:quoted}"
     )
     direction = -1 if facts["right_fell"] else int(bool(facts.get("right_rose")))
-    still = _STILL[facts["right"] is not None, direction]
+    is_part = facts["right"] is not None
+    still = _OPEN[is_part] if facts.get("is_open") else _STILL[is_part, direction]
     return message(
         "{gain}; {still}.",
         gain=format_message(gain, facts),
@@ -103,20 +113,22 @@ def _unearned_statement(facts: Facts) -> str:
 def unearned_gain(check: Check, run: Run) -> Result:
     """Find that the reward rose by other parts alone, while what tells right answers did not.
 
-    Learning the answer format first is usual: it is a note.
+    Learning the answer format first is usual: it is a note. So is a gain of other parts while
+    right answers may have risen by a little, which nothing shows.
     """
     if len(quantities.reward_parts(run)) < 2:
         return check.not_run(check.needs_also)
     gain = gain_by_parts(run)
-    if gain is None or not gain.is_unearned:
+    if gain is None or not (gain.is_unearned or gain.is_open):
         return Result()
     leading = gain.rose[0].name
     tested = run.limits.test(UnearnedGain.others, ">=", gain.of_others)
     logged = parts.of_rollouts(run).get(leading)
     series = quantities.reward_parts(run)[leading]
+    is_note = gain.is_format or not gain.is_unearned
     return check.found(
         run,
-        Severity.INFO if gain.is_format else Severity.WARNING,
+        Severity.INFO if is_note else Severity.WARNING,
         [tested],
         _facts_of_gain(gain),
         None if logged is None else _risen(logged, series),
@@ -145,6 +157,7 @@ def _facts_of_gain(gain: Gain) -> Facts:
         "right_end": still.last,
         "right_fell": still.fell,
         "right_rose": still.rose,
+        "is_open": not gain.is_unearned,
     }
 
 

@@ -18,7 +18,7 @@ from rlreport.check.limits import Limit, LimitKind, Limits, meets
 from rlreport.check.quantities import LimitedFigure
 from rlreport.check.run import Run
 from rlreport.check.series import Series
-from rlreport.check.settings import SettingKind, enabled, lower, neutral
+from rlreport.check.settings import SettingKind, enabled, higher, lower, neutral
 from rlreport.check.windows import LEAST_STEPS, Window, part_of, z_of
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.figures.rounding import rounded
@@ -152,6 +152,9 @@ def _disagreement_clause(facts: Facts) -> str:
     suggestion="Use equal precision, kernels and weights, or truncated importance weights.",
     advice=enabled(SettingKind.CORRECTION),
     otherwise="Use equal precision, kernels and weights in sampler and trainer.",
+    # Smaller steps on wrong probabilities are wrong, too.
+    no_cure=lower(SettingKind.STEP_SIZE, SettingKind.EPOCHS)
+    + higher(SettingKind.STEP_SIZE, SettingKind.EPOCHS),
     explains=(*FAILURES, "ratio_drift", "negative_kl"),
 )
 def engine_mismatch(check: Check, run: Run) -> Result:

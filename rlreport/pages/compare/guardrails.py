@@ -20,14 +20,16 @@ from rlreport.pages.compare.heads import (
     of_sides,
 )
 from rlreport.pages.table import (
+    Cell,
     Columns,
     ColumnView,
     TableView,
     attribute_columns,
+    number_cell,
     table,
     with_terms,
 )
-from rlreport.text.messages import message
+from rlreport.text.messages import figure, message
 
 _MEANS = ColumnView("", "", help=message("mean of the prompts' means in the window"))
 
@@ -47,15 +49,14 @@ def guardrails_table(outcome: Outcome) -> TableView:
     """Return the table of guardrails (figures that must not get worse) that have values."""
     comparison = outcome.comparison
     guardrails = [g for g in comparison.guardrails if g.level != "missing"]
-    effects = [guardrail.effect for guardrail in guardrails]
     columns: Columns = {
         ColumnView("name", message("Figure"), kind="text"): map(
             _guardrail_label, guardrails
         )
     }
     columns |= attribute_columns(guardrails, of_sides(_MEANS, outcome.labels))
-    columns[DIFFERENCE] = [effect.value for effect in effects]
-    columns[INTERVAL] = interval_cells(effects)
+    columns[DIFFERENCE] = list(map(_difference_cell, guardrails))
+    columns[INTERVAL] = list(map(_interval_cell, guardrails))
     columns[RESULT] = [guardrail_level(g, comparison) for g in guardrails]
     view = table(
         "guardrails",
@@ -65,6 +66,23 @@ def guardrails_table(outcome: Outcome) -> TableView:
         note=guardrails_note(comparison),
     )
     return with_terms(view, map(_term, guardrails))
+
+
+def _difference_cell(guardrail: Guardrail) -> Cell:
+    """Return the difference or, of geometric means, the ratio."""
+    if guardrail.ratio is None:
+        return number_cell(guardrail.effect.value)
+    text = message("×{ratio}", ratio=figure(guardrail.ratio.value))
+    return Cell(text, guardrail.effect.value, message("NEW ÷ BASE"))
+
+
+def _interval_cell(guardrail: Guardrail) -> Cell:
+    ratio = guardrail.ratio
+    if ratio is None or not ratio.low <= ratio.high:
+        (cell,) = interval_cells([guardrail.effect])
+        return cell
+    text = message("×{low} to ×{high}", low=figure(ratio.low), high=figure(ratio.high))
+    return Cell(text, guardrail.effect.low)
 
 
 def _column_of(guardrail: Guardrail) -> Column | None:
@@ -88,7 +106,7 @@ def _term(guardrail: Guardrail) -> str:
 
 def _guardrail_label(guardrail: Guardrail) -> str:
     name = guardrail_name(guardrail)
-    if guardrail.is_geometric:
+    if guardrail.ratio is not None:
         geometric = message("geometric mean of the steps")
         return message("{name} ({unit})", name=name, unit=geometric)
     column = _column_of(guardrail)
