@@ -93,7 +93,6 @@ RUNS = 3
 NEVER_FOUND = (
     "sharpening: some prompts are given up, the others learned",
     "empty_results: one of two tools says that it found nothing",
-    "turn_limit: rollouts that go on to the limit, without a reason",
 )
 FAMILIES_OF_TESTS = [
     pytest.param(

@@ -282,6 +282,7 @@ def _turn_figures(turns: Sequence[Turn], prompt: str) -> dict[str, float]:
         "markup_turns": float(counts.markup),
         "empty_results": float(sum(map(_is_empty, answers))),
         "void_turns": float(counts.void),
+        "open_end": float(_ends_open(turns)),
     }
     seconds = [turn["seconds"] for turn in turns if is_number(turn.get("seconds"))]
     if seconds:
@@ -290,6 +291,15 @@ def _turn_figures(turns: Sequence[Turn], prompt: str) -> dict[str, float]:
         figures["thinking_chars"] = float(counts.thinking_chars)
         figures["unclosed_thinking"] = float(counts.is_unclosed)
     return figures
+
+
+def _ends_open(turns: Sequence[Turn]) -> bool:
+    """Return whether the last turn is no text of the policy's, but a call, an answer or the like.
+
+    A policy that could have gone on would have had a word after it.
+    """
+    last = turns[-1]
+    return not last["sampled"] or bool(_calls_of(last))
 
 
 def _trained_environment(turns: Sequence[Turn], mask: object) -> int | None:
