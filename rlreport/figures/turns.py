@@ -10,6 +10,7 @@ from operator import add
 from typing import Any, NamedTuple, TypeGuard
 
 from rlreport.fields import LARGEST_NUMBER
+from rlreport.text.answers import is_empty_answer
 from rlreport.text.chat import (
     Turn,
     calls_in_text,
@@ -123,7 +124,7 @@ class ToolCounts(NamedTuple):
         chars: total characters.
         ranges: answers whose token range is logged.
         tokens: total tokens in these ranges.
-        empty: answers without text that are not errors.
+        empty: answers that hold nothing and are not errors; see ``text.answers``.
     """
 
     answers: int = 0
@@ -394,7 +395,7 @@ def _late_calls(turns: Sequence[Turn]) -> int:
 
 
 def _is_empty(answer: Turn) -> bool:
-    return not answer.get("error") and not answer["text"].strip()
+    return not answer.get("error") and is_empty_answer(answer["text"])
 
 
 def _tool_counts(turns: Sequence[Turn]) -> dict[str, ToolCounts]:

@@ -21,6 +21,7 @@ from rlreport.figures.ragged import Floats
 from rlreport.figures.rounding import change
 from rlreport.figures.turns import ERROR_KINDS, Ending
 from rlreport.read.rollouts import Turn
+from rlreport.text.answers import is_empty_answer
 from rlreport.text.chat import calls_in_text, has_markup, is_final, is_unparsed
 from rlreport.text.messages import message, translatable
 
@@ -123,8 +124,8 @@ def _calls_unparsed(turn: Turn) -> bool:
 
 
 def _is_empty_answer(turn: Turn) -> bool:
-    """Return whether a turn is a tool's answer without text, and no error."""
-    return turn.role == "tool" and not turn.error and not turn.text.strip()
+    """Return whether a turn is a tool's answer that holds nothing, and no error."""
+    return turn.role == "tool" and not turn.error and is_empty_answer(turn.text)
 
 
 def _is_void(turn: Turn) -> bool:
@@ -136,7 +137,7 @@ def _is_void(turn: Turn) -> bool:
 
 
 class _ToolShare(NamedTuple):
-    """The share of a tool's answers that have no text, by step."""
+    """The share of a tool's answers that hold nothing, by step."""
 
     tool: str
     series: Series
@@ -269,7 +270,7 @@ class _EmptyResults(Limits):
         0.3,
         LimitKind.SHARE,
         "of answers",
-        "rise of the share of one tool's answers without text, last level minus first",
+        "rise of the share of one tool's answers that hold nothing, last level minus first",
     )
     answers = Limit(
         50,
@@ -287,10 +288,10 @@ class _EmptyResults(Limits):
     turn=_is_empty_answer,
     limits=_EmptyResults,
     title={
-        "named": "{share:percent} of the answers of the tool {tool:quoted} are empty "
+        "named": "{share:percent} of the answers of the tool {tool:quoted} are empty or say that "
+        "nothing was found ({before:percent} at the start).",
+        "unnamed": "{share:percent} of the tools' answers are empty or say that nothing was found "
         "({before:percent} at the start).",
-        "unnamed": "{share:percent} of the tools' answers are empty ({before:percent} at the "
-        "start).",
     },
     statement={
         "named": "{share:percent} of the answers of the tool {tool:quoted} are empty",
@@ -304,7 +305,7 @@ class _EmptyResults(Limits):
     trend=True,
 )
 def empty_results(check: Check, run: Run) -> Result:
-    """Find that the answers of one tool came to be without text."""
+    """Find that the answers of one tool came to be empty, or to say that nothing was found."""
     if run.tables.tools.empty:
         return Result()
     # ``rise`` is NaN for a tool whose share did not rise.
