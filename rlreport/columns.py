@@ -145,7 +145,7 @@ RESPONSE_COLUMNS = columns_of(
     _whole("response_chars", "Length", "characters", "characters of the cleaned response",
            listed="shown"),
     _inner("structure", "", "structure as bits: 1 list, 2 numbering, 4 headings, 8 parts", "int8"),
-    _inner("garbled", "", "1: a word of three scripts, or a broken character; else 0"),
+    _inner("garbled", "", "1: mixed scripts, broken characters or a wrong encoding; else 0"),
     _inner("answer_format", "", "how its end marks the answer, as bits: 1 <answer>, 2 \\boxed, 4 "
            "\"answer is\" or \"answer:\", 8 ####, 16 an object of JSON", "int8"),
     _inner("other_script", "", "1: most of its letters are of another script than its prompt's; "
