@@ -101,6 +101,7 @@ def response_table(rows: LogRows) -> pd.DataFrame:
         columns[f"{name}_gap"] = difference(reward, reference)
     missing = np.full(len(order), np.nan)  # of a column that no row has
     _set_endings(columns, columns.get("turns", missing))
+    _count_plain_markup(columns)
     columns["has_texts"] = np.zeros(len(order), np.int8)  # until the choice
     return pd.DataFrame(
         {
@@ -130,6 +131,18 @@ def _ids(*keys: NDArray[np.generic]) -> Ints:
     """Return the ordinal, by first appearance, of each row's combination of keys, int64 (R,)."""
     table = pd.DataFrame(dict(enumerate(keys)), copy=False)
     return np.asarray(table.groupby([*table], sort=False).ngroup(), np.int64)
+
+
+def _count_plain_markup(columns: Columns) -> None:
+    """Add turns with calls in plain text to ``markup_turns``, if other calls of the run were read.
+
+    A framework that parses calls from plain text, such as ReAct's, may log no others.
+    """
+    if "plain_markup_turns" not in columns:
+        return
+    plain = columns.pop("plain_markup_turns").astype(np.float64)
+    if (columns["tool_calls"].astype(np.float64) > 0).any():
+        columns["markup_turns"] = columns["markup_turns"].astype(np.float64) + plain
 
 
 # Uncompleted responses are assumed to have ended at a turn limit if at least this share of them

@@ -22,7 +22,8 @@ from rlreport.figures.rounding import change
 from rlreport.figures.turns import ERROR_KINDS, Ending
 from rlreport.read.rollouts import Turn
 from rlreport.text.answers import is_empty_answer
-from rlreport.text.chat import calls_in_text, has_markup, is_final, is_unparsed
+from rlreport.text.calls import has_markup, has_plain_markup
+from rlreport.text.chat import calls_in_text, is_final, is_unparsed
 from rlreport.text.messages import message, translatable
 
 # Tools are not judged one by one if so large a part of the responses moved to other environments
@@ -121,6 +122,13 @@ def _calls_unparsed(turn: Turn) -> bool:
     if any(is_unparsed(arguments) for _, arguments in turn.calls):
         return True
     return bool(turn.sampled and not turn.calls and calls_in_text(turn.text))
+
+
+def _keeps_markup(turn: Turn) -> bool:
+    """Return whether a turn without calls has the markup of one."""
+    if not turn.sampled or turn.calls:
+        return False
+    return has_markup(turn.text) or has_plain_markup(turn.text)
 
 
 def _is_empty_answer(turn: Turn) -> bool:
@@ -261,7 +269,7 @@ markup_turns = Check(
     suggestion="Compare the markup with the format that the parser of the tool calls expects.",
     source=AGENTS,
     explains=("tool_disuse", "void_turns", "reward_stalled", *FALLS),
-    turn=lambda turn: turn.sampled and not turn.calls and has_markup(turn.text),
+    turn=_keeps_markup,
 )
 
 
