@@ -69,24 +69,55 @@ _ENOUGH_LETTERS = re.compile(rf"(?:[^A-Za-z]*+[A-Za-z]){{{LEAST_LETTERS}}}")
 _NO_LETTERS = bytes(byte for byte in range(128) if not chr(byte).isalpha())
 _ASCII = bytes(range(128))
 _NOT_ASCII = re.compile(r"[^\x00-\x7f]")
+# What one of their characters says takes about so many letters of an alphabet: a Chinese text has
+# 1.6 characters for each English word, which has five letters
+OF_SYLLABLES = frozenset({"CJK", "HANGUL"})
+LETTERS_PER_SYLLABLE = 3
+# A text leaves a script if others have this part of it. Code and formulas may be as much in a text
+# of any language, so their letters have to be most of it
+LEAVES = 1 / 3
+LEAVES_FOR_NOTATION = 1 / 2
+NOTATION = frozenset({_LATIN, "GREEK"})
 
 
 def main_script(text: str) -> str:
-    """Return the script of most letters of a text, "" if it has fewer than LEAST_LETTERS."""
+    """Return the script of most of a text, "" if it has fewer than LEAST_LETTERS.
+
+    A Chinese character counts as LETTERS_PER_SYLLABLE letters.
+    """
     if text.isascii():
         return _LATIN if _ENOUGH_LETTERS.match(text) else ""
+    sizes = _sizes_of_scripts(text)
+    # Of scripts of equal size, always the same one counts.
+    return max(sorted(sizes), key=sizes.__getitem__) if sizes else ""
+
+
+def leaves_script(text: str, script: str) -> bool | None:
+    """Return whether much of a text is in another script, None with fewer than LEAST_LETTERS."""
+    if text.isascii():
+        return script != _LATIN if _ENOUGH_LETTERS.match(text) else None
+    sizes = _sizes_of_scripts(text)
+    if not sizes:
+        return None
+    total = sizes.total()
+    del sizes[script]
+    notation = sum(sizes[name] for name in NOTATION)
+    others = sizes.total() - notation
+    return others >= LEAVES * total or notation > LEAVES_FOR_NOTATION * total
+
+
+def _sizes_of_scripts(text: str) -> Counter[str]:
+    """Return how much of a text is in each script, in letters; {} with fewer than LEAST_LETTERS."""
     sample = text[:: len(text) // _MOST_CHARACTERS + 1]
     latin = len(sample.encode("ascii", "ignore").translate(None, _NO_LETTERS))
-    others = _NOT_ASCII.findall(sample)
-    if latin > len(others) and latin >= LEAST_LETTERS:
-        return _LATIN  # whatever the others are
-    counts = Counter(map(script_of, others))
-    counts[_LATIN] += latin
-    del counts[""]
-    if counts.total() < LEAST_LETTERS:
-        return ""
-    # Of scripts with equally many letters, always the same one counts.
-    return max(sorted(counts), key=counts.__getitem__)
+    sizes = Counter(map(script_of, _NOT_ASCII.findall(sample)))
+    sizes[_LATIN] += latin
+    del sizes[""]
+    if sizes.total() < LEAST_LETTERS:
+        return Counter()
+    for name in OF_SYLLABLES & sizes.keys():
+        sizes[name] *= LETTERS_PER_SYLLABLE
+    return sizes
 
 
 def is_garbled(text: str) -> bool:
