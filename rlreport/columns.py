@@ -148,8 +148,8 @@ RESPONSE_COLUMNS = columns_of(
     _inner("garbled", "", "1: mixed scripts, broken characters or a wrong encoding; else 0"),
     _inner("answer_format", "", "how its end marks the answer, as bits: 1 <answer>, 2 \\boxed, 4 "
            "\"answer is\" or \"answer:\", 8 ####, 16 an object of JSON", "int8"),
-    _inner("other_script", "", "1: a third of it is in other scripts than its prompt, or most of it "
-           "in Latin or Greek letters; else 0"),
+    _inner("other_script", "", "1: a third of it is in other scripts than its prompt, or most "
+           "of it in Latin or Greek letters; else 0"),
     _inner("ref_response_chars", "characters", "characters of the reference response"),
     _shown("surprisal_mean", "Surprisal", "nats", "mean over tokens of −logp"),
     _inner("logp_tokens", "tokens", "tokens with a finite logp (weights surprisal_mean)"),
