@@ -144,11 +144,11 @@ RESPONSE_COLUMNS = columns_of(
     _whole("response_chars", "Length", "characters", "characters of the cleaned response",
            listed="shown"),
     _inner("structure", "", "structure as bits: 1 list, 2 numbering, 4 headings, 8 parts", "int8"),
-    _inner("garbled", "", "1: a word of three scripts, or a broken character; else 0"),
+    _inner("garbled", "", "1: mixed scripts, broken characters or a wrong encoding; else 0"),
     _inner("answer_format", "", "how its end marks the answer, as bits: 1 <answer>, 2 \\boxed, 4 "
            "\"answer is\" or \"answer:\", 8 ####, 16 an object of JSON", "int8"),
-    _inner("other_script", "", "1: most of its letters are of another script than its prompt's; "
-           "else 0"),
+    _inner("other_script", "", "1: a third of it is in other scripts than its prompt, or most "
+           "of it in Latin or Greek letters; else 0"),
     _inner("ref_response_chars", "characters", "characters of the reference response"),
     _shown("surprisal_mean", "Surprisal", "nats", "mean over tokens of −logp"),
     _inner("logp_tokens", "tokens", "tokens with a finite logp (weights surprisal_mean)"),
@@ -177,7 +177,8 @@ RESPONSE_COLUMNS = columns_of(
     _asked_count("unparsed_calls", "Unparsed calls", "", "tool calls that cannot be parsed"),
     _asked_count("late_calls", "Calls after the answer", "", "tool calls after a final answer"),
     _asked_count("markup_turns", "Markup left", "", "turns whose text still has a call's markup"),
-    _asked_count("empty_results", "Empty results", "", "answers of tools without text, no errors"),
+    _asked_count("empty_results", "Empty results", "",
+                 "answers of tools that are blank or tell of nothing"),
     _count("env_tokens", "Environment tokens", "tokens",
            "tokens that the policy did not sample; excluded from all figures", listed="shown"),
     _inner("env_trained_tokens", "tokens",

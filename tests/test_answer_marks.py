@@ -16,7 +16,7 @@ from rlreport.flows.compare import compared_run
 from rlreport.options import CompareOptions
 from rlreport.system.workers import Progress
 from rlreport.text.labels import ANSWER_MARKS, answer_marks, final_answer
-from rlreport.text.scripts import main_script, script_of
+from rlreport.text.scripts import leaves_script, main_script, script_of
 from tests.reading import write
 
 BODY = "She has 3 apples and buys 4 more, so she has 7.\n"
@@ -114,6 +114,7 @@ def test_a_hostile_text_takes_no_longer_than_others() -> None:
         ("42", ""),
         ("x = 3", ""),
         ("她有七个", ""),
+        ("她有三个苹果 apple, pear", "CJK"),
         ("\ud800 a lone surrogate", "LATIN"),
     ],
 )
@@ -125,14 +126,41 @@ characters = st.sampled_from("ab яб 苹果 αβ 1")
 
 
 @given(st.lists(characters, min_size=1).map("".join))
-def test_of_a_short_text_every_letter_counts(text: str) -> None:
+def test_of_a_short_text_every_letter_counts_and_a_chinese_one_as_three(
+    text: str,
+) -> None:
     letters = [script_of(character) for character in text[:64]]
     letters = [script for script in letters if script]
     found = main_script(text[:64])
     if len(letters) < 6:
         assert found == ""
-    else:
-        assert letters.count(found) == max(map(letters.count, letters))
+        return
+    sizes = {name: letters.count(name) for name in letters}
+    sizes["CJK"] = 3 * sizes.get("CJK", 0)
+    assert sizes[found] == max(sizes.values())
+
+
+HALF = "We add the apples first. 然后我们把所有的梨也加起来。"
+CODE = "先写一个函数来计算：`total = sum(apples)`，然后再输出它的结果。"
+
+
+@pytest.mark.parametrize(
+    ("text", "script", "leaves"),
+    [
+        ("We add the apples.", "LATIN", False),
+        ("我们把苹果加起来。", "LATIN", True),
+        (HALF, "LATIN", True),
+        (HALF, "CJK", False),
+        (CODE, "CJK", False),
+        (CODE, "LATIN", True),
+        ("We add the apples first, and only then the pears.", "CJK", True),
+        ("The angles α, β, γ and δ add up to 360°.", "LATIN", False),
+        ("The word 苹果 means apple, as all of us know.", "LATIN", False),
+        ("x = 3", "CJK", None),
+    ],
+)
+def test_a_text_leaves_a_script_if_much_of_it_is_in_others(text, script, leaves):
+    assert leaves_script(text, script) is leaves
 
 
 def test_of_a_long_text_the_script_of_most_of_it_is_found() -> None:

@@ -177,6 +177,65 @@ def test_no_limit_of_turns_is_inferred_otherwise(numbers, fields, tmp_path):
     assert not (scan.responses["at_turn_limit"] == 1).any()
 
 
+CALL: dict[str, Any] = {"name": "search", "arguments": {"query": "a"}}
+CALLING = [
+    {"role": "assistant", "text": "", "sampled": True, "calls": [CALL]},
+    {"role": "tool", "tool": "search", "text": "b", "sampled": False},
+]
+
+
+def reasonless(
+    tmp_path: Path, calls: Sequence[int], stopped: Sequence[bool], late: int = 24
+) -> Scan:
+    """Read a log without reasons of 24 steps of conversations with so many calls.
+
+    Those that are stopped end in the tool's answer. From step ``late`` on, the first ones are
+    replaced by the last one, which makes the last one more frequent.
+    """
+    rows = []
+    for step in range(24):
+        for index in range(len(calls)):
+            chosen = index if step < late or index % 2 else len(calls) - 1
+            ending = [] if stopped[chosen] else TURNS
+            turns = CALLING * calls[chosen] + ending
+            rows.append(row(step, turns=turns))
+    return read(write(tmp_path / "a.jsonl", rows))
+
+
+def test_conversations_without_a_reason_are_stopped_if_only_the_longest_end_in_answers(
+    tmp_path,
+):
+    scan = reasonless(tmp_path, [2, 3, 1, 2, 4, 8], [False] * 5 + [True], late=12)
+    endings = scan.responses["ending"].to_numpy()
+    assert (endings[:5] != Ending.MOST_TURNS).all()
+    assert endings[5] == Ending.MOST_TURNS
+    assert scan.responses["at_turn_limit"].tolist()[:6] == [0.0] * 5 + [1.0]
+    findings = run_checks(summarise(scan)).findings
+    (finding,) = [one for one in findings if one.id == "turn_limit"]
+    assert finding.title == (
+        "67% of conversations seem to hit the turn limit (17% at the start), judged by their "
+        "number of turns, as no reason is logged."
+    )
+
+
+@pytest.mark.parametrize(
+    ("calls", "stopped"),
+    [
+        ([8] * 6, [True] * 6),  # as many turns in every rollout
+        ([2, 3, 4, 5, 8, 8], [True] * 6),  # a tool that ends the task
+        ([2, 3, 4, 5, 8, 8], [False] * 6),  # a long procedure
+        ([1, 1, 2, 2, 3, 3], [False] * 4 + [True] * 2),  # few turns
+        ([2] * 59 + [8], [False] * 59 + [True]),  # a rare long one
+    ],
+)
+def test_no_limit_of_turns_is_inferred_where_lengths_are_those_of_the_task(
+    calls, stopped, tmp_path
+):
+    scan = reasonless(tmp_path, calls, stopped)
+    assert Ending.MOST_TURNS not in set(scan.responses["ending"])
+    assert scan.responses["at_turn_limit"].isna().all()
+
+
 def test_the_chart_shows_the_share_of_each_ending_by_step() -> None:
     endings: list[int] = [
         Ending.FINISHED,

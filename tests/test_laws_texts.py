@@ -8,7 +8,7 @@ from rlreport.check.finding import Severity
 from rlreport.check.run import Run
 from rlreport.check.sources import sources_of
 from rlreport.tables import Tables
-from rlreport.text.scripts import is_garbled
+from rlreport.text.scripts import garbled_at, is_garbled
 from tests.law_families import Shape
 from tests.law_families_texts import (
     at_other_prompts,
@@ -32,6 +32,12 @@ SHAPE = Shape(steps=30, prompts=8, group=4)
         "one broken \ufffd character of a small byte-level model in a longer text",
         "المجموع هو ١٢ and русский текст beside it",
         "μm, Å, ﬁle, ½, ª and 𝑥²",
+        "« C'est l'été\xa0», dit-il, « et voilà\xa0» : « café\xa0», « déjà\xa0».",
+        "Größe überprüfen: Öl, Ärger, „ja“ – schön, 3 €, “and” so’s…",
+        "São Paulo não é a capital. ¿Qué? ÉLÉMENT «RÉSUMÉ»",
+        "联通 移动 联通 联通，仅此而已。",
+        "俄语的привет和мир和друг和дом都是常用词",  # words of one other language
+        "ˈθɪŋkɪŋ ˈʃɔːt əˈbaʊt βːa",
         "",
     ],
 )
@@ -50,6 +56,27 @@ def test_texts_of_languages_formulas_and_emoji_are_not_garbled(text: str) -> Non
 )
 def test_mixed_scripts_and_broken_characters_are_garbled(text: str) -> None:
     assert is_garbled(text)
+
+
+CHINESE = "首先，我们需要计算苹果的总数。小明有12个苹果，又买了3箱，所以答案是36。"
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "gbk"])
+def test_utf8_read_in_another_encoding_is_garbled(encoding: str) -> None:
+    misread = CHINESE.encode().decode(encoding, errors="ignore")
+    assert is_garbled(misread)
+    assert is_garbled(f"The answer is as follows: {misread}")
+    assert garbled_at(f"The answer is as follows: {misread}") == 26
+
+
+def test_quotes_read_as_windows_1252_are_garbled() -> None:
+    assert is_garbled("It doesnâ€™t matter â€” itâ€™s fine.")
+    assert is_garbled("锟斤拷锟斤拷锟斤拷")
+
+
+def test_pieces_of_two_other_scripts_in_chinese_are_garbled() -> None:
+    assert is_garbled("首先，我们需ировать要计算แล้ว苹果")
+    assert not is_garbled("首先，我们需 ировать 要计算 แล้ว 苹果")
 
 
 def made(make, strength: float, seed: int = 1) -> Tables:

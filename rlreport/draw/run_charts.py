@@ -188,7 +188,7 @@ def tool_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
         message("share of a tool's answers that are errors"),
         percent=True,
     )
-    empty = replace(errors, axis=message("share of a tool's answers without text"))
+    empty = replace(errors, axis=message("share of a tool's answers that hold nothing"))
     for name, column, title, style in (
         ("tool_errors", "errors", message("Error rate of each tool"), errors),
         ("empty_results", "empty", message("Empty answers of each tool"), empty),

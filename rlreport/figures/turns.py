@@ -6,17 +6,19 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
+from itertools import zip_longest
 from operator import add
 from typing import Any, NamedTuple, TypeGuard
 
 from rlreport.fields import LARGEST_NUMBER
+from rlreport.text.answers import is_empty_answer
+from rlreport.text.calls import has_markup, has_plain_markup, is_observation
 from rlreport.text.chat import (
     Turn,
     calls_in_text,
     content_text,
     error_in_answer,
     error_kind,
-    has_markup,
     is_final,
     is_unparsed,
     role_name,
@@ -123,7 +125,7 @@ class ToolCounts(NamedTuple):
         chars: total characters.
         ranges: answers whose token range is logged.
         tokens: total tokens in these ranges.
-        empty: answers without text that are not errors.
+        empty: answers that hold nothing and are not errors; see ``text.answers``.
     """
 
     answers: int = 0
@@ -269,9 +271,10 @@ def _turn_figures(turns: Sequence[Turn], prompt: str) -> dict[str, float]:
     # The prompt may open the thinking of the first turn.
     begun = _begins_thinking(prompt)
     counts = _TurnCounts()
-    for turn in sampled:
-        counts.add(turn, begun=begun)
-        begun = False
+    for turn, reply in zip_longest(turns, turns[1:]):
+        if turn["sampled"]:
+            counts.add(turn, reply, begun=begun)
+            begun = False
     figures = {
         "turns": float(len(sampled)),
         # If the log has no calls, the answers show that there were some.
@@ -280,8 +283,10 @@ def _turn_figures(turns: Sequence[Turn], prompt: str) -> dict[str, float]:
         "unparsed_calls": float(counts.unparsed),
         "late_calls": float(_late_calls(turns)),
         "markup_turns": float(counts.markup),
+        "plain_markup_turns": float(counts.plain_markup),
         "empty_results": float(sum(map(_is_empty, answers))),
         "void_turns": float(counts.void),
+        "open_end": float(_ends_open(turns)),
     }
     seconds = [turn["seconds"] for turn in turns if is_number(turn.get("seconds"))]
     if seconds:
@@ -290,6 +295,15 @@ def _turn_figures(turns: Sequence[Turn], prompt: str) -> dict[str, float]:
         figures["thinking_chars"] = float(counts.thinking_chars)
         figures["unclosed_thinking"] = float(counts.is_unclosed)
     return figures
+
+
+def _ends_open(turns: Sequence[Turn]) -> bool:
+    """Return whether the last turn is no text of the policy's, but a call, an answer or the like.
+
+    A policy that could have gone on would have had a word after it.
+    """
+    last = turns[-1]
+    return not last["sampled"] or bool(_calls_of(last))
 
 
 def _trained_environment(turns: Sequence[Turn], mask: object) -> int | None:
@@ -316,7 +330,8 @@ class _TurnCounts:
         calls: number of calls.
         unparsed: calls that the trainer's parser did not find, or whose arguments are invalid.
         void: turns with neither a call nor text besides thinking.
-        markup: turns with markup of calls, but no call.
+        markup: turns with markup of calls that was neither read nor answered.
+        plain_markup: turns without it that have such a call in plain text.
         has_thinking: whether any turn has thinking.
         thinking_chars: characters of thinking.
         is_unclosed: whether the thinking of any turn does not end.
@@ -326,12 +341,19 @@ class _TurnCounts:
     unparsed: int = 0
     void: int = 0
     markup: int = 0
+    plain_markup: int = 0
     has_thinking: bool = False
     thinking_chars: int = 0
     is_unclosed: bool = False
 
-    def add(self, turn: Turn, *, begun: bool) -> None:
-        """Count a turn; ``begun`` if the prompt opened its thinking."""
+    def add(self, turn: Turn, reply: Turn | None, *, begun: bool) -> None:
+        """Count a turn.
+
+        Args:
+            turn: a turn that was sampled.
+            reply: the next turn, if any.
+            begun: whether the prompt opened its thinking.
+        """
         text = turn["text"]
         thought = turn.get("thinking")  # of a trainer that logs it apart from the text
         if not isinstance(thought, str):
@@ -359,14 +381,25 @@ class _TurnCounts:
             return
         if not is_answered:
             self.void += 1
+        if reply is not None and _is_result(reply):
+            return
         if has_markup(text):
             self.markup += 1
+        elif has_plain_markup(text):
+            self.plain_markup += 1
 
 
 def _calls_of(turn: Turn) -> list[Any]:
     # An empty list means that the trainer's parser found no call: look for calls in the text.
     calls = turn.get("calls")
     return calls if calls and isinstance(calls, list) else calls_in_text(turn["text"])
+
+
+def _is_result(turn: Turn) -> bool:
+    """Return whether a turn is what a call returned, so that the call before it was run."""
+    if turn["sampled"]:
+        return False
+    return turn["role"] == "tool" or is_observation(turn["text"])
 
 
 def _late_calls(turns: Sequence[Turn]) -> int:
@@ -384,7 +417,7 @@ def _late_calls(turns: Sequence[Turn]) -> int:
 
 
 def _is_empty(answer: Turn) -> bool:
-    return not answer.get("error") and not answer["text"].strip()
+    return not answer.get("error") and is_empty_answer(answer["text"])
 
 
 def _tool_counts(turns: Sequence[Turn]) -> dict[str, ToolCounts]:

@@ -57,7 +57,7 @@ class Turns(NamedTuple):
     tool: str | None = None
     errors: ErrorRates = ErrorRates()
     kind: str = ""  # kind of most of its errors
-    empty: float = np.nan  # share of its answers without text
+    empty: float = np.nan  # share of its answers that hold nothing
 
 
 _WHO = ColumnView("who", message("Turns of"), kind="link")

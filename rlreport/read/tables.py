@@ -101,6 +101,7 @@ def response_table(rows: LogRows) -> pd.DataFrame:
         columns[f"{name}_gap"] = difference(reward, reference)
     missing = np.full(len(order), np.nan)  # of a column that no row has
     _set_endings(columns, columns.get("turns", missing))
+    _count_plain_markup(columns)
     columns["has_texts"] = np.zeros(len(order), np.int8)  # until the choice
     return pd.DataFrame(
         {
@@ -132,10 +133,27 @@ def _ids(*keys: NDArray[np.generic]) -> Ints:
     return np.asarray(table.groupby([*table], sort=False).ngroup(), np.int64)
 
 
+def _count_plain_markup(columns: Columns) -> None:
+    """Add turns with calls in plain text to ``markup_turns``, if other calls of the run were read.
+
+    A framework that parses calls from plain text, such as ReAct's, may log no others.
+    """
+    if "plain_markup_turns" not in columns:
+        return
+    plain = columns.pop("plain_markup_turns").astype(np.float64)
+    if (columns["tool_calls"].astype(np.float64) > 0).any():
+        columns["markup_turns"] = columns["markup_turns"].astype(np.float64) + plain
+
+
 # Uncompleted responses are assumed to have ended at a turn limit if at least this share of them
 # has the largest number of turns, and that number is at least LEAST_LIMIT
 PILED_UP = 0.2
 LEAST_LIMIT = 4
+# Without any reason, conversations of that number are stopped if most of them end in a call or an
+# answer and most shorter ones do not: in a game, or where a tool ends the task, all lengths do.
+# A few long ones are no limit, so at least this share of all has to be stopped
+MOSTLY = 0.5
+AT_TURN_LIMIT = 0.05
 
 
 def _set_endings(columns: Columns, turns: Floats) -> None:
@@ -147,8 +165,9 @@ def _set_endings(columns: Columns, turns: Floats) -> None:
     _forget_absent_end_tokens(columns)
     _infer_token_limit(columns, turns, is_inferred)
     _infer_turn_limit(columns, turns)
+    has_limit = _infer_unlogged_turn_limit(columns, turns)
     # Before the endings below, which come from the last token or the text: these tell no turns.
-    columns["at_turn_limit"] = _at_turn_limit(columns, turns)
+    columns["at_turn_limit"] = _at_turn_limit(columns, turns, has_limit)
     ending = columns["ending"]
     has_no_reason = ending == 0
     ending[has_no_reason & (columns["finished"] == 1)] = Ending.FINISHED
@@ -265,14 +284,46 @@ def _infer_turn_limit(columns: Columns, turns: Floats) -> None:
             ending[at_most] = Ending.MOST_TURNS
 
 
-def _at_turn_limit(columns: Columns, turns: Floats) -> Floats:
+def _infer_unlogged_turn_limit(columns: Columns, turns: Floats) -> NDArray[np.bool_]:
+    """Set ``ending`` of conversations without a reason to MOST_TURNS if they were stopped there.
+
+    Returns which conversations without a reason are below or at a limit found so, bool (R,).
+    """
+    ending = columns["ending"]
+    has_limit = np.zeros(len(turns), bool)
+    is_open = columns.pop("open_end", np.full(len(turns), np.nan)) == 1
+    for role in np.unique(columns["validation"]):
+        # Training, validation and branches may have limits of their own.
+        of_role = (columns["validation"] == role) & np.isfinite(turns)
+        reasonless = of_role & (ending == 0)
+        most = np.max(turns, initial=0.0, where=of_role)
+        longest = reasonless & (turns == most)
+        shorter = reasonless & (turns < most)
+        if most < LEAST_LIMIT or not (longest.any() and shorter.any()):
+            continue
+        stopped = longest & is_open
+        is_pile = stopped.sum() >= AT_TURN_LIMIT * reasonless.sum()
+        are_stopped = is_open[longest].mean() > MOSTLY > is_open[shorter].mean()
+        most_open_are_longest = stopped.sum() >= PILED_UP * (reasonless & is_open).sum()
+        if is_pile and are_stopped and most_open_are_longest:
+            ending[stopped] = Ending.MOST_TURNS
+            has_limit |= reasonless
+    return has_limit
+
+
+def _at_turn_limit(
+    columns: Columns, turns: Floats, has_limit: NDArray[np.bool_]
+) -> Floats:
     """Return 1 if a response ended at its limit of turns, 0 if not, NaN if unknown, (R,).
 
-    ``turns`` has the number of turns of each response, NaN if it is unknown.
+    Args:
+        columns: of the response table, with ``ending``.
+        turns: the number of turns of each response, NaN if it is unknown.
+        has_limit: which responses without a reason have a known limit.
     """
     ending = columns["ending"]
     is_inferred = ending == Ending.MOST_TURNS
-    is_unknown = ending == 0
+    is_unknown = (ending == 0) & ~has_limit
     if not is_inferred.any():
         # What stopped unfinished responses may have been the limit.
         is_unknown = is_unknown | (ending == Ending.UNFINISHED)

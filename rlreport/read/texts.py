@@ -16,7 +16,7 @@ from rlreport.options import ReadOptions
 from rlreport.read.record import ParsedRow
 from rlreport.text.clean import clean_prompt, clean_text
 from rlreport.text.labels import answer_marks, label_hit
-from rlreport.text.scripts import is_garbled, main_script
+from rlreport.text.scripts import is_garbled, leaves_script, main_script
 from rlreport.text.tokens import structure_of
 
 Columns = dict[str, NDArray[np.generic]]
@@ -125,15 +125,15 @@ def _label_hits(rows: Sequence[ParsedRow], answers: Sequence[str]) -> Floats:
 
 
 def _other_scripts(prompts: Sequence[_Prompt], responses: Sequence[str]) -> Floats:
-    """Return whether each row is in another script than its prompt: 1, 0, or NaN, (R,).
+    """Return whether each row leaves the script of its prompt: 1, 0, or NaN, (R,).
 
     It is unknown if one of them has few letters.
     """
     others = np.full(len(responses), np.nan)
     for i, (prompt, response) in enumerate(zip(prompts, responses, strict=True)):
-        script = prompt.script and main_script(response)
-        if script:
-            others[i] = script != prompt.script
+        leaves = leaves_script(response, prompt.script) if prompt.script else None
+        if leaves is not None:
+            others[i] = leaves
     return others
 
 

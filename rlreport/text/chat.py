@@ -101,12 +101,8 @@ _ERROR_KINDS = {
 _KINDS = {
     kind: re.compile(words, re.IGNORECASE) for kind, words in _ERROR_KINDS.items()
 }
-# What a final answer is marked with, and the markup of calls in several templates
+# What a final answer is marked with
 _FINAL = re.compile(r"</answer>|\\boxed\{")
-_MARKUP = re.compile(
-    r"</?tool_(?:call|response)s?>|<\|(?:tool_call|python_tag)|<｜tool▁call|\[TOOL_CALLS\]"
-    r"|<function=|<invoke name="
-)
 # Lines with a role name that remain around text decoded without its special tokens
 _ROLE_LINES = re.compile(r"\A\s*assistant\n|\n(?:user|tool)\s*\Z")
 
@@ -265,11 +261,6 @@ def is_unparsed(call: object) -> bool:
 def is_final(text: str) -> bool:
     """Return whether a text has a final answer, ``</answer>`` or boxed, after its thinking."""
     return _FINAL.search(text.rpartition("</think>")[2]) is not None
-
-
-def has_markup(text: str) -> bool:
-    """Return whether a text contains the markup of a tool call or a tool's answer."""
-    return _MARKUP.search(text) is not None
 
 
 def _policy_turn(text: str) -> Turn:

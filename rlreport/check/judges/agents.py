@@ -21,7 +21,9 @@ from rlreport.figures.ragged import Floats
 from rlreport.figures.rounding import change
 from rlreport.figures.turns import ERROR_KINDS, Ending
 from rlreport.read.rollouts import Turn
-from rlreport.text.chat import calls_in_text, has_markup, is_final, is_unparsed
+from rlreport.text.answers import is_empty_answer
+from rlreport.text.calls import has_markup, has_plain_markup
+from rlreport.text.chat import calls_in_text, is_final, is_unparsed
 from rlreport.text.messages import message, translatable
 
 # Tools are not judged one by one if so large a part of the responses moved to other environments
@@ -122,9 +124,16 @@ def _calls_unparsed(turn: Turn) -> bool:
     return bool(turn.sampled and not turn.calls and calls_in_text(turn.text))
 
 
+def _keeps_markup(turn: Turn) -> bool:
+    """Return whether a turn without calls has the markup of one."""
+    if not turn.sampled or turn.calls:
+        return False
+    return has_markup(turn.text) or has_plain_markup(turn.text)
+
+
 def _is_empty_answer(turn: Turn) -> bool:
-    """Return whether a turn is a tool's answer without text, and no error."""
-    return turn.role == "tool" and not turn.error and not turn.text.strip()
+    """Return whether a turn is a tool's answer that holds nothing, and no error."""
+    return turn.role == "tool" and not turn.error and is_empty_answer(turn.text)
 
 
 def _is_void(turn: Turn) -> bool:
@@ -136,7 +145,7 @@ def _is_void(turn: Turn) -> bool:
 
 
 class _ToolShare(NamedTuple):
-    """The share of a tool's answers that have no text, by step."""
+    """The share of a tool's answers that hold nothing, by step."""
 
     tool: str
     series: Series
@@ -260,7 +269,7 @@ markup_turns = Check(
     suggestion="Compare the markup with the format that the parser of the tool calls expects.",
     source=AGENTS,
     explains=("tool_disuse", "void_turns", "reward_stalled", *FALLS),
-    turn=lambda turn: turn.sampled and not turn.calls and has_markup(turn.text),
+    turn=_keeps_markup,
 )
 
 
@@ -269,7 +278,7 @@ class _EmptyResults(Limits):
         0.3,
         LimitKind.SHARE,
         "of answers",
-        "rise of the share of one tool's answers without text, last level minus first",
+        "rise of the share of one tool's answers that hold nothing, last level minus first",
     )
     answers = Limit(
         50,
@@ -287,10 +296,10 @@ class _EmptyResults(Limits):
     turn=_is_empty_answer,
     limits=_EmptyResults,
     title={
-        "named": "{share:percent} of the answers of the tool {tool:quoted} are empty "
+        "named": "{share:percent} of the answers of the tool {tool:quoted} are empty or say that "
+        "nothing was found ({before:percent} at the start).",
+        "unnamed": "{share:percent} of the tools' answers are empty or say that nothing was found "
         "({before:percent} at the start).",
-        "unnamed": "{share:percent} of the tools' answers are empty ({before:percent} at the "
-        "start).",
     },
     statement={
         "named": "{share:percent} of the answers of the tool {tool:quoted} are empty",
@@ -304,7 +313,7 @@ class _EmptyResults(Limits):
     trend=True,
 )
 def empty_results(check: Check, run: Run) -> Result:
-    """Find that the answers of one tool came to be without text."""
+    """Find that the answers of one tool came to be empty, or to say that nothing was found."""
     if run.tables.tools.empty:
         return Result()
     # ``rise`` is NaN for a tool whose share did not rise.

@@ -15,6 +15,7 @@ from rlreport.check.evidence import Ranking
 from rlreport.check.excerpts import other_script_place
 from rlreport.check.finding import Facts, Rank, Result, Severity
 from rlreport.check.fit import deviate
+from rlreport.check.judges.policy import entropy_collapse
 from rlreport.check.limits import LMFLOW, Limit, LimitKind, Limits, Tested
 from rlreport.check.means import mean
 from rlreport.check.run import Run, once_per_run
@@ -324,9 +325,6 @@ class _TemplateCollapse(Limits):
         "responses that can be matched to their prompt, last window",
         RAGEN_2,
     )
-    surprisal = Limit(
-        0.8, LimitKind.RATIO, "times", "surprisal relative to the first window"
-    )
 
 
 @Check(
@@ -337,7 +335,7 @@ class _TemplateCollapse(Limits):
     sampled=("end",),
     limits=_TemplateCollapse,
     title="Only {end:percent} of responses can be matched to their prompt beyond chance "
-    "({start:percent} at the start), while surprisal hardly fell.",
+    "({start:percent} at the start), although entropy did not collapse.",
     statement="only {end:percent} of responses still depend on their prompts",
     why="Entropy looks fine, but the policy writes the same phrases whatever it is asked.",
     suggestion="Drop groups of low reward variance; lower the KL and entropy coefficients.",
@@ -365,11 +363,7 @@ def template_collapse(check: Check, run: Run) -> Result:
     nothing = Result(tested=(matched, unmatched))
     if not (matched.met and unmatched.met):
         return nothing
-    surprisal = means.change(
-        run, run.column("surprisal_mean"), run.column("logp_tokens")
-    )
-    certain = run.limits.test(limits.surprisal, "<", surprisal.last, of=surprisal.first)
-    if certain.met:  # then entropy collapsed, which is a check of its own
+    if entropy_collapse.run(run).finding is not None:  # that says it already
         return nothing
     # Less often than by chance is as good as by chance.
     facts = {"start": first, "end": max(0.0, last)}

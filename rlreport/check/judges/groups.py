@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from typing import NamedTuple
+
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
@@ -11,16 +14,18 @@ from rlreport.check.check import REWARD, Check, Need, RiseOrShare
 from rlreport.check.curve import LEAST_LEVEL
 from rlreport.check.evidence import Ranking
 from rlreport.check.finding import Facts, Rank, Result, Severity
+from rlreport.check.fit import deviate
 from rlreport.check.judges.hacking import reward_hacking_token
 from rlreport.check.judges.length import length_hacking
 from rlreport.check.laws import blocks
-from rlreport.check.limits import Limit, LimitKind, Limits, meets
+from rlreport.check.limits import Limit, LimitKind, Limits, Tested, meets
 from rlreport.check.means import mean
 from rlreport.check.quantities import LimitedFigure
 from rlreport.check.run import ROUNDING, Run, fall_onset, has
 from rlreport.check.series import MIN_STEPS, Series
 from rlreport.check.settings import SettingKind, also, enabled, higher, see
-from rlreport.figures.ragged import Ints
+from rlreport.check.windows import Change
+from rlreport.figures.ragged import Floats, Ints
 from rlreport.figures.rounding import change
 from rlreport.read.grades import Missing
 from rlreport.summarise.steps import passes_of
@@ -556,9 +561,24 @@ def _with_small_std(run: Run, most: float) -> Ranking:
     return Ranking.beyond(of_rows, "<", most)
 
 
+class _Sharpening(Limits):
+    z = Limit(
+        2.6,
+        LimitKind.ERRORS,
+        "std errors",
+        "significance of the fall of pass@k on prompts of both halves",
+        translatable("Yue et al. 2025, arXiv 2504.13837"),
+    )
+
+
+# Fewer prompts that both halves of a run have are not compared
+LEAST_PROMPTS = 10
+
+
 @Check(
     name="sharpening, not learning",
     rank=Rank.NOTE,
+    limits=_Sharpening,
     needs=(Need("correct, or a reward of two values", ("correct",)),),
     charts=("pass_at_k",),
     title="pass@{k} fell from {start:figure} to {end:figure} while pass@1 rose from "
@@ -567,7 +587,6 @@ def _with_small_std(run: Run, most: float) -> Ranking:
     suggestion="Evaluate checkpoints by pass@k, and keep entropy up: a KL penalty, more prompts.",
     advice=also(*higher(SettingKind.KL)),
     before_setting="Evaluate checkpoints by pass@k, and keep entropy up.",
-    source=translatable("Yue et al. 2025, arXiv 2504.13837"),
     needs_also="groups of responses",
     trend=True,
 )
@@ -577,10 +596,18 @@ def sharpening(check: Check, run: Run) -> Result:
     k, pass_at_1, pass_at_k = passes_of(run.responses)
     if k == 1:
         return check.not_run(check.needs_also)
-    of_one = means.change(run, pass_at_1)
-    of_several = means.change(run, pass_at_k)
-    if not (of_one.rose and of_several.fell):
-        return Result()
+    of_one: _ChangeOfPrompts | Change | None = _change_of_prompts(run, pass_at_1)
+    of_several: _ChangeOfPrompts | Change | None = _change_of_prompts(run, pass_at_k)
+    tested: tuple[Tested, ...] = ()
+    if of_one is not None and of_several is not None:
+        tested = (run.limits.test(_Sharpening.z, ">=", -of_several.z),)
+        has_narrowed = tested[0].met and of_one.last > of_one.first
+    else:  # prompts do not recur
+        of_one = means.change(run, pass_at_1)
+        of_several = means.change(run, pass_at_k)
+        has_narrowed = of_one.rose and of_several.fell
+    if not has_narrowed:
+        return Result(tested=tested)
     facts: Facts = {
         "k": k,
         "start": of_several.first,
@@ -592,7 +619,33 @@ def sharpening(check: Check, run: Run) -> Result:
     by_group = pd.Series(pass_at_k).groupby(run.responses["group"].to_numpy())
     of_rows = np.asarray(by_group.transform("max"), np.float64)
     never_right = Ranking.beyond(of_rows, "<=", 0.0)
-    return check.found(run, Severity.INFO, (), facts, never_right, onset=onset)
+    return check.found(run, Severity.INFO, tested, facts, never_right, onset=onset)
+
+
+class _ChangeOfPrompts(NamedTuple):
+    """A figure of the same prompts in both halves of a run: means, and the z of their change."""
+
+    first: float
+    last: float
+    z: float
+
+
+def _change_of_prompts(run: Run, values: Floats) -> _ChangeOfPrompts | None:
+    """Return how a figure of responses changed on the prompts of both halves, None with too few.
+
+    Only the same prompts are compared: those of a step may be harder than those of another one.
+    """
+    is_late = run.step_index >= len(run.steps) / 2
+    table = pd.DataFrame({"prompt": run.responses["prompt_id"], "value": values})
+    early = table[~is_late].groupby("prompt")["value"].mean()
+    late = table[is_late].groupby("prompt")["value"].mean()
+    both = pd.DataFrame({"early": early, "late": late}).dropna()
+    if len(both) < LEAST_PROMPTS:
+        return None
+    rise = both["late"] - both["early"]
+    error = float(rise.std(ddof=1)) / math.sqrt(len(rise))
+    z = deviate(float(rise.mean()), error, len(rise) - 1)
+    return _ChangeOfPrompts(float(both["early"].mean()), float(both["late"].mean()), z)
 
 
 class _DroppedGroups(RiseOrShare):

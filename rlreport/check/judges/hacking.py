@@ -33,6 +33,7 @@ from rlreport.check.spreading import (
 )
 from rlreport.check.windows import centred
 from rlreport.figures.ragged import Floats
+from rlreport.text.labels import ANSWER_MARKS
 from rlreport.text.messages import format_message, message, sentences, translatable
 
 GAO = translatable(
@@ -46,6 +47,8 @@ KL_OUT_A_TOKEN = 0.1
 UNFINISHED = 0.2
 # A text counts as repeated if responses with it contain it at least this often on average
 MIN_REPEATS = 3.0
+# A text is part of a mark of the final answer if so many responses have both or neither
+SAME_AS_MARK = 0.95
 MAX_NAMED = 5
 # The title says that the reward rose with a text if the text explains this part of the rise
 CARRIES = 0.5
@@ -343,11 +346,26 @@ def _does_harm(run: Run, counts: Floats) -> bool:
     if watched is not None and not watched.curve.rose:
         return True
     late_counts = counts[run.last.rows]
-    if mean(late_counts[late_counts > 0]) >= MIN_REPEATS:
+    repeats = mean(late_counts[late_counts > 0]) >= MIN_REPEATS
+    if repeats and not _marks_answer(run, has_text(counts)):
         return True
     if means.change(run, run.column("finished")).difference <= -UNFINISHED:
         return True
     return distinct_loss(run)
+
+
+def _marks_answer(run: Run, contains: Floats) -> bool:
+    """Return whether a text comes with a mark of the final answer, as each # of "####" does.
+
+    ``contains`` is 1 for responses with the text, 0 for others, NaN if not sampled.
+    """
+    known = np.isfinite(contains)
+    marks = run.responses["answer_format"].to_numpy(np.int64)[known]
+    for bit in range(len(ANSWER_MARKS)):
+        has_mark = (marks >> bit) & 1
+        if mean(has_mark == contains[known]) >= SAME_AS_MARK:
+            return True
+    return False
 
 
 def _carried_gain(run: Run, contains: Floats) -> float:

@@ -44,9 +44,12 @@ from rlreport.check.run import Run, event_onset, once_per_run, onset_of
 from rlreport.check.settings import SettingKind, also, higher, if_logged, lower, see
 from rlreport.check.windows import Change, Trend
 from rlreport.figures.ragged import Floats
+from rlreport.text.labels import ANSWER_MARKS
 from rlreport.text.messages import format_message, span, translatable
 
 NEAR = 5  # Number of steps on each side of a jump that count as next to it
+# The form of answers changes if the share with a mark of the answer does by so much
+OTHER_FORM = 0.25
 # A jump is sudden, not a slope, if this fraction of it happens within the steps next to it
 SUDDEN = 0.6
 # In a sudden jump, the level of NEAR steps on each side differs from all on that side by at most
@@ -621,6 +624,8 @@ def _is_by_policy(run: Run, reward: Floats, jump: _Jump) -> bool:
         return True
     if _others_jump(run, jump.at, run.limits[_RewardShift].still):
         return True
+    if _form_changes(run, jump.at):
+        return True
     before = run.window(0, jump.at)
     after = run.window(jump.at, len(run.steps))
     mix = means.mix(run, before, after)
@@ -729,6 +734,22 @@ def _others_jump(run: Run, at: int, still: float) -> bool:
         if jump is None or not jump.sudden:
             continue
         if jump.at + first == at and jump.z >= still:
+            return True
+    return False
+
+
+def _form_changes(run: Run, at: int) -> bool:
+    """Return whether responses begin or cease to mark their final answer at a step.
+
+    A format that the reward asks for, once learned, spreads within a few steps.
+    """
+    marks = run.responses["answer_format"].to_numpy(np.int64)
+    before = run.window(max(0, at - NEAR), at).rows
+    after = run.window(at, min(at + NEAR, len(run.steps))).rows
+    for bit in range(len(ANSWER_MARKS)):
+        has_mark = ((marks >> bit) & 1).astype(np.float64)
+        change = means.mean(has_mark[after]) - means.mean(has_mark[before])
+        if abs(change) >= OTHER_FORM:
             return True
     return False
 

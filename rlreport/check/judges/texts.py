@@ -49,7 +49,8 @@ class _Garbled(Limits):
         0.05,
         LimitKind.SHARE,
         "of responses",
-        "share with words of three scripts or broken characters (healthy runs: at most 0.3%)",
+        "share with mixed scripts, broken characters or a wrong encoding (healthy runs: at most "
+        "0.3%)",
     )
 
 
@@ -67,7 +68,8 @@ _CAUSES = {
 def _garbled_title(facts: Facts) -> str:
     """Return the title, with the cause if the log allows one."""
     sentence = translatable(
-        "{share:percent} of responses are garbled: words of three scripts, broken characters."
+        "{share:percent} of responses are garbled: mixed scripts, broken characters or a wrong "
+        "encoding."
     )
     cause = _CAUSES[str(facts["cause"])]
     return sentences([format_message(sentence, facts), format_message(cause, facts)])
@@ -82,7 +84,7 @@ def _garbled_title(facts: Facts) -> str:
     title=_garbled_title,
     statement="{share:percent} of responses are garbled",
     why="No language and no tokenizer writes such text: it is sampled from wrong weights, at too "
-    "high a temperature, or by a policy whose entropy exploded.",
+    "high a temperature, by a policy whose entropy exploded, or its bytes were decoded wrongly.",
     suggestion="Compare the sampler's weights with the trainer's, then look at the temperature and "
     "the entropy.",
     advice=see(SettingKind.TEMPERATURE),
