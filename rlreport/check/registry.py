@@ -122,7 +122,7 @@ CHECKS: tuple[Check, ...] = (
     metrics.clip_share_contradicts,
     metrics.sources_disagree,
     metrics.impossible_values,
-    metrics.stuck_rollouts,
+    sampler.stuck_rollouts,
     episodes.passing_episode,
     log.repeated_steps,
     advantages.advantage_baseline,

@@ -155,7 +155,9 @@ _OF_RESPONSES = (
         ("truncated",),
         or_metric=("an end-of-sequence token, a finish reason, or lengths in tokens",),
     ),
-    Subject(translatable("advantages"), ("advantages",), ("advantages",)),
+    Subject(
+        translatable("advantages"), ("advantages",), ("advantages",), ("advantage_max",)
+    ),
     Subject(translatable("token rewards"), ("token_rewards",), ("token_rewards",)),
     Subject(
         translatable("values of a critic"),

@@ -214,8 +214,7 @@ def _too_high(check: Check, run: Run, kl: _Kl, excursion: _Excursion) -> Result:
     onset = _onset_of_kl(run, kl, stretch)
     fallen = _fallen(run)
     is_harmful = any(_may_follow(score, onset) for score in fallen)
-    has_reward = quantities.reward_course(run) is not None
-    if kind == "level" and has_reward and not fallen:
+    if kind == "level" and not fallen and _shows_harm(run):
         kind = "kept"
     level = _told_level(kl, kind, stretch)
     facts: Facts = {
@@ -255,6 +254,22 @@ def _fallen(run: Run) -> list[Course]:
     courses = quantities.courses(run)
     logged = [courses[name] for name in SCORES if name in courses]
     return [one for one in logged if one.lost or one.probable < 0]
+
+
+def _shows_harm(run: Run) -> bool:
+    """Return whether harm would show in a logged score.
+
+    It shows in a held-out one, and in a reward of 0 to 1, as rules give. What a reward model scores
+    may rise with the distance.
+    """
+    courses = quantities.courses(run)
+    reward = courses.get("reward")
+    if any(name in courses for name in SCORES if name != "reward"):
+        return True
+    if reward is None:
+        return False
+    values = run.column("reward") if run.has("reward") else reward.values
+    return bool(np.nanmin(values) >= 0 and np.nanmax(values) <= 1)
 
 
 def _may_follow(score: Course, onset: Onset | None) -> bool:

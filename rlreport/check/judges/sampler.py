@@ -9,16 +9,17 @@ from dataclasses import replace
 import numpy as np
 
 from rlreport.check import means, quantities
-from rlreport.check.check import FAILURES, FALLS, KL, Check, Need
+from rlreport.check.check import ANY_REWARD, FAILURES, FALLS, KL, LENGTH, Check, Need
+from rlreport.check.course import Course
 from rlreport.check.evidence import Ranking, where_known
 from rlreport.check.finding import Fact, Facts, Rank, Result, Severity
 from rlreport.check.fit import deviate
 from rlreport.check.laws import Bools, Figure, figures_by_block
-from rlreport.check.limits import Limit, LimitKind, Limits, meets
+from rlreport.check.limits import Limit, LimitKind, Limits, Tested, meets
 from rlreport.check.quantities import LimitedFigure
 from rlreport.check.run import Run
 from rlreport.check.series import Series
-from rlreport.check.settings import SettingKind, enabled, higher, lower, neutral
+from rlreport.check.settings import SettingKind, enabled, higher, lower, neutral, see
 from rlreport.check.windows import LEAST_STEPS, Window, part_of, z_of
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.figures.rounding import rounded
@@ -525,3 +526,99 @@ def _kl_per_token(run: Run) -> tuple[Floats, Floats | None, str]:
     per_token = np.full(len(kl), np.nan)
     np.divide(kl, tokens, out=per_token, where=has_tokens)
     return per_token, np.where(has_tokens, tokens, 0.0), "token"
+
+
+class _StuckRollouts(Limits):
+    kl = Limit(
+        0.1, LimitKind.VALUE, "nats per token", "rise of the KL per token (note)"
+    )
+    mismatch = Limit(
+        0.01,
+        LimitKind.VALUE,
+        "nats per token",
+        "rise of the k3 of sampler and trainer (note)",
+        translatable("verl#7495: the adapter never reached the sampler"),
+    )
+    z = Limit(
+        2.0,
+        LimitKind.ERRORS,
+        "std errors",
+        "largest change of reward and length meanwhile",
+    )
+    change = Limit(
+        0.1,
+        LimitKind.RATIO,
+        "times",
+        "largest change of reward and length against the larger of both levels",
+    )
+    steps = Limit(10, LimitKind.COUNT, "steps", "least number of steps")
+
+
+@Check(
+    name="rollouts do not change",
+    rank=Rank.NOTE,
+    needs=(ANY_REWARD, LENGTH, Need("KL per token", (), ("kl_token", "mismatch_k3"))),
+    charts=("kl", "mismatch", "reward", "length"),
+    limits=_StuckRollouts,
+    title={
+        "kl": "The KL rose from {start:figure} to {end:figure} nats per token, but neither reward "
+        "nor length changed.",
+        "mismatch": "Sampler and trainer drift apart (k3 from {start:figure} to {end:figure} nats "
+        "per token), but neither reward nor length changed.",
+    },
+    statement="the policy changes, but the rollouts do not",
+    why="If the sampler keeps old weights, the policy is trained on what another policy wrote.",
+    suggestion="Check that the sampler gets the updated weights after each step.",
+    advice=see(SettingKind.STALENESS),
+    trend=True,
+)
+def stuck_rollouts(check: Check, run: Run) -> Result:
+    """Note that the policy moved away from where it was without a change in its rollouts."""
+    limits = _StuckRollouts
+    unchanged = _unchanged(run)
+    tested: list[Tested] = []
+    for role, limit in (("kl_token", limits.kl), ("mismatch_k3", limits.mismatch)):
+        series = quantities.series_of(run, role, least=run.limits.value(limits.steps))
+        if series is None or series.curve is None:
+            continue
+        curve = series.curve
+        rise = run.limits.test(limit, ">", curve.last.value - curve.first.value)
+        tested.append(rise)
+        if unchanged and curve.rose and rise.met:
+            facts: Facts = {
+                "kind": limit.key,
+                "start": curve.first.value,
+                "end": curve.last.value,
+            }
+            return check.found(
+                run,
+                Severity.INFO,
+                [rise],
+                facts,
+                series=series,
+                onset=run.onset(series),
+            )
+    return Result(tested=tuple(tested))
+
+
+def _unchanged(run: Run) -> bool:
+    """Return whether neither reward nor length changed, as far as their courses can tell."""
+    limits = _StuckRollouts
+    for name in ("reward", "length"):
+        course = quantities.courses(run).get(name)
+        if course is None or not _can_tell(course):
+            return False
+        first = course.first.value
+        change = abs(course.last.value - first)
+        largest = max(abs(first), abs(course.last.value))
+        if not run.limits.test(limits.change, "<", change, of=largest).met:
+            return False
+        if not run.limits.test(limits.z, "<", abs(course.curve.changed or 0.0)).met:
+            return False
+    return True
+
+
+def _can_tell(course: Course) -> bool:
+    """Return whether a course without events has enough values, which are not all the same."""
+    has_values = course.curve.changed is not None and not course.curve.events
+    return has_values and bool(np.ptp(course.values) > 0)
