@@ -195,9 +195,9 @@ def test_folded_findings_count_for_fail_on() -> None:
 @pytest.mark.parametrize(
     ("reward", "level", "is_kept"),
     [
-        (0.1 + 0.8 * STEP / STEPS + 0.1 * SIGN, "warning", True),
-        (0.5 + 0.1 * SIGN, "warning", True),
-        (4 * STEP / STEPS + 0.1 * SIGN, "critical", False),
+        (np.where(STEP < 20, 0, 1) + 0.1 * SIGN, "warning", True),
+        (0.1 * SIGN, "warning", True),
+        (STEP / STEPS + 0.1 * SIGN, "critical", False),
         (np.nan, "warning", False),
         (0.1 * SIGN + moved(0.9, 0.3), "critical", False),
         (0.1 * SIGN + np.where(STEP < 8, 0.9, 0.3), "warning", False),

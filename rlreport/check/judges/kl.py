@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rlreport.check import quantities
+from rlreport.check import progress, quantities
 from rlreport.check.check import KL, Check, mean_in, severity_of
 from rlreport.check.course import SCORES, Course
 from rlreport.check.curve import Excursion, Level, excursion_of
@@ -263,14 +263,16 @@ def _fallen(run: Run) -> list[Course]:
 def _is_by_model(run: Run) -> bool:
     """Return whether a reward model, as it seems, gives the only score.
 
-    Rules give 0 to 1. What a model scores may rise with the distance, so it shows no harm.
+    What a model scores may rise with the distance, so it shows no harm. Rules give few values, and
+    their mean over a step is mostly one of -1 to 1.
     """
     courses = quantities.courses(run)
     reward = courses.get("reward")
     if reward is None or any(name in courses for name in SCORES if name != "reward"):
         return False
-    values = run.column("reward") if run.has("reward") else reward.values
-    return bool(np.nanmin(values) < 0 or np.nanmax(values) > 1)
+    if run.has("reward"):
+        return not progress.verifiable(run)
+    return bool(np.nanmax(np.abs(reward.values)) > 1)
 
 
 def _may_follow(score: Course, onset: Onset | None) -> bool:
