@@ -84,6 +84,12 @@ METRICS = columns_of(
         kind="share",
     ),
     Column("failed", "Failed", "", "share of rollouts that failed", kind="share"),
+    Column(
+        "advantage_max",
+        "Largest advantage",
+        "",
+        "largest advantage of a response in the step",
+    ),
 )
 
 # Of texts that spread through the responses
@@ -584,6 +590,9 @@ MEANINGS: Mapping[str, Meaning] = {
     ),
     "metric.failed": Meaning(
         limits=("failed_rollouts.rise", "failed_rollouts.share"), role="failed"
+    ),
+    "metric.advantage_max": Meaning(
+        limits=("advantage_outlier.far",), role="advantage_max"
     ),
     "word.window": Meaning(limits=("trend.share", "trend.least_steps")),
     NO_SIGNAL: Meaning(limits=("zero_variance_groups.share",), source=GRPO),

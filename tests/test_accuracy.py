@@ -8,10 +8,12 @@ from benchmarks.accuracy import agents, logs, texts
 from benchmarks.accuracy.counts import Counts
 from benchmarks.accuracy.document import PAGE, page
 from benchmarks.accuracy.families import BY_KEY, FAMILIES, HEALTHY
-from benchmarks.accuracy.family import Family, Healthy
+from benchmarks.accuracy.family import Family, Healthy, random_of
 from benchmarks.accuracy.measure import Job, Seen, jobs, judge_one, measure
 from benchmarks.accuracy.results import Results
+from rlreport.check import judge
 from rlreport.check.registry import CHECKS
+from rlreport.check.run import Run
 
 
 def test_every_check_has_runs_in_which_its_fault_was_planted():
@@ -86,6 +88,20 @@ def test_counts_of_the_page_are_those_of_the_runs():
 
 def test_an_interval_of_no_runs_is_a_dash():
     assert str(Counts(0, 0)) == "–"
+
+
+# Runs of which the reward jumps as the format spreads, and one whose format is "####"
+FAST = (1, 3, 7, 9, 19)
+
+
+@pytest.mark.parametrize("seed", FAST)
+def test_a_format_that_is_learned_fast_is_no_other_reward_and_no_hack(seed: int):
+    (key,) = [key for key in BY_KEY if key.startswith("format_learned")]
+    family = BY_KEY[key]
+    assert isinstance(family, Family)
+    tables = family.draw(random_of(key, seed), family.strengths[-1]).tables
+    found = {finding.id for finding in judge(Run(tables)).findings}
+    assert not found & {"reward_shift", "reward_hacking_token"}
 
 
 RUNS = 3

@@ -487,7 +487,8 @@ def test_a_validation_that_falls_with_the_reward_is_no_game_that_a_kl_penalty_en
     score = np.where(steps < 20, 0.8, 0.3) + 0.01 * (-1.0) ** steps
     noise = 0.1 * SIGN
     advice = {}
-    for name, reward in {"together": np.repeat(score, 100), "alone": STEP / 40}.items():
+    rewards = {"together": np.repeat(score, 100), "alone": STEP / 40}
+    for name, reward in rewards.items():
         metrics = pd.DataFrame({"step": steps, "eval/reward": score})
         made = replace(tables(reward=reward + noise), metrics=metrics)
         advice[name] = advice_in(made, "watched_reward_fall")

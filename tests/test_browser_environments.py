@@ -55,10 +55,10 @@ def test_the_table_of_environments_leads_to_their_responses_alone(browser, repor
 
 
 def test_a_long_name_of_an_environment_does_not_widen_a_phones_page(browser, tmp_path):
+    names = ("short", "a_very_long_name_of_an_environment " * 3)
     rows = [
         row(step=step, prompt=f"p{p}", reward=float(p), data_source=name)
-        for step, p in product(range(3), range(4))
-        for name in ("short", "a_very_long_name_of_an_environment " * 3)
+        for step, p, name in product(range(3), range(4), names)
     ]
     rlreport.build(write(tmp_path / "run.jsonl", rows), tmp_path / "out", quiet=True)
     phone = {"width": 390, "height": 900}

@@ -64,8 +64,11 @@ def test_text_about_calls_is_no_markup(text, tmp_path):
     assert left(tmp_path, says(text)) == 0.0
 
 
+REPLIES = [("tool", "b"), ("user", "Observation: b")]
+
+
 @pytest.mark.parametrize("text", SPECIAL + PLAIN)
-@pytest.mark.parametrize(("role", "reply"), [("tool", "b"), ("user", "Observation: b")])
+@pytest.mark.parametrize(("role", "reply"), REPLIES)
 def test_a_call_that_is_answered_was_read_from_the_text(text, role, reply, tmp_path):
     assert left(tmp_path, says(text, reply, role)) == 0.0
 

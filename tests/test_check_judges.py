@@ -41,6 +41,9 @@ PLACE = np.arange(STEPS)
 IS_ODD = np.where(INDEX % 2, 1.0, 0.0)
 
 
+FALLING = SIGN + moved(2, 0)
+
+
 def with_metrics(made: Tables, **metrics: Any) -> Tables:
     """Return a run whose trainer logged these metrics, one number per step; ``__`` is a slash."""
     named = {name.replace("__", "/"): values for name, values in metrics.items()}
@@ -364,7 +367,7 @@ def spreading_where_paid(rich: int) -> Tables:
 
 LIMITS: dict[str, tuple[Callable[..., Tables], Expected]] = {
     "kl_explosion: the KL of a stretch of steps": (
-        lambda kl: tables(kl_k1=moved(1, kl), reward=SIGN + moved(2, 0)),
+        lambda kl: tables(kl_k1=moved(1, kl), reward=FALLING),
         {None: [9.99, 10.0], "warning": [10.01, 50.0], "critical": [50.01]},
     ),
     "kl_explosion: while no score falls": (

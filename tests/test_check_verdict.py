@@ -195,13 +195,21 @@ def test_folded_findings_count_for_fail_on() -> None:
 @pytest.mark.parametrize(
     ("reward", "level", "is_kept"),
     [
-        (STEP / STEPS + 0.1 * SIGN, "warning", True),
+        (np.where(STEP < 20, 0, 1) + 0.1 * SIGN, "warning", True),
         (0.1 * SIGN, "warning", True),
+        (STEP / STEPS + 0.1 * SIGN, "critical", False),
         (np.nan, "warning", False),
-        (0.1 * SIGN + moved(1, 0.3), "critical", False),
-        (0.1 * SIGN + np.where(STEP < 8, 1, 0.3), "warning", False),
+        (0.1 * SIGN + moved(0.9, 0.3), "critical", False),
+        (0.1 * SIGN + np.where(STEP < 8, 0.9, 0.3), "warning", False),
     ],
-    ids=["rises", "stays", "is not logged", "falls, too", "fell long before"],
+    ids=[
+        "rises",
+        "stays",
+        "is that of a model alone",
+        "is not logged",
+        "falls, too",
+        "fell long before",
+    ],
 )
 def test_a_run_is_not_broken_by_a_large_kl_alone(
     reward: Any, level: str, is_kept: bool

@@ -205,7 +205,8 @@ def reasonless(
 def test_conversations_without_a_reason_are_stopped_if_only_the_longest_end_in_answers(
     tmp_path,
 ):
-    scan = reasonless(tmp_path, [2, 3, 1, 2, 4, 8], [False] * 5 + [True], late=12)
+    turns = [2, 3, 1, 2, 4, 8]
+    scan = reasonless(tmp_path, turns, [False] * 5 + [True], late=12)
     endings = scan.responses["ending"].to_numpy()
     assert (endings[:5] != Ending.MOST_TURNS).all()
     assert endings[5] == Ending.MOST_TURNS
@@ -218,13 +219,16 @@ def test_conversations_without_a_reason_are_stopped_if_only_the_longest_end_in_a
     )
 
 
+FEW_TURNS = [1, 1, 2, 2, 3, 3]
+
+
 @pytest.mark.parametrize(
     ("calls", "stopped"),
     [
         ([8] * 6, [True] * 6),  # as many turns in every rollout
         ([2, 3, 4, 5, 8, 8], [True] * 6),  # a tool that ends the task
         ([2, 3, 4, 5, 8, 8], [False] * 6),  # a long procedure
-        ([1, 1, 2, 2, 3, 3], [False] * 4 + [True] * 2),  # few turns
+        (FEW_TURNS, [False] * 4 + [True] * 2),
         ([2] * 59 + [8], [False] * 59 + [True]),  # a rare long one
     ],
 )

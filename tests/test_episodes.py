@@ -16,8 +16,10 @@ STEPS = 100
 EACH = 40
 STEP = np.repeat(np.arange(STEPS), EACH)
 BURST = (STEP >= 40) & (STEP < 55)
+CUT_OFF = np.where(BURST, 0.35, 0.02)
 RNG = np.random.default_rng(4)
 NOISE = RNG.normal(size=len(STEP))
+LUCK = RNG.random(len(STEP))
 RISING = STEP / STEPS + 0.2 * NOISE
 
 
@@ -44,7 +46,7 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
         "Entropy was 0.9",
     ),
     "cut-off responses": (
-        {"finished": (RNG.random(len(STEP)) > np.where(BURST, 0.35, 0.02)) * 1.0},
+        {"finished": np.where(CUT_OFF < LUCK, 1.0, 0.0)},
         "3",
     ),
 }

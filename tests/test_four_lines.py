@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -191,7 +192,8 @@ def test_a_quiet_check_prints_the_first_line_of_the_verdict_alone(tmp_path) -> N
 
 def test_a_check_warns_of_what_was_read_as_a_build_does(tmp_path) -> None:
     steps = [*range(30), *range(30), *range(20)]
-    rows = [row(step, prompt=f"p{n}") for step in steps for n in range(4)]
+    prompts = ("a", "b", "c", "d")
+    rows = [row(step, prompt=text) for step, text in product(steps, prompts)]
     logs = write(tmp_path / "log.jsonl", rows)
     checked = rlreport("check", logs).stderr
     built = rlreport("build", logs, "-o", tmp_path / "report").stderr

@@ -280,7 +280,10 @@ def test_what_ended_soon_does_not_hide_what_lasts() -> None:
     assert found.until is None
 
 
-@pytest.mark.parametrize(("largest", "expected"), [(7428.0, "info"), (900.0, None)])
+LARGEST = [(7428.0, "info"), (900.0, None)]
+
+
+@pytest.mark.parametrize(("largest", "expected"), LARGEST)
 def test_the_largest_advantage_of_a_step_in_the_trainers_metrics(
     largest: float, expected: str | None
 ) -> None:

@@ -477,10 +477,11 @@ def parts_of(accuracy: object) -> Tables:
     )
 
 
-@pytest.mark.parametrize(
-    ("accuracy", "kind"),
-    [(0.0, "one"), (0.5, "same"), (1.0, None), (0.5 + NOISE, None)],
-)
+NEVER = (0.0, "one")
+ACCURACIES = [NEVER, (0.5, "same"), (1.0, None), (FLAT, None)]
+
+
+@pytest.mark.parametrize(("accuracy", "kind"), ACCURACIES)
 def test_a_part_that_tells_right_answers_and_never_changes_is_noted(
     accuracy: object, kind: str | None
 ) -> None:
@@ -494,7 +495,10 @@ def test_a_part_that_stays_0_is_noted_though_no_other_part_is_logged() -> None:
     assert finding is not None and finding.facts["kind"] == "one"
 
 
-@pytest.mark.parametrize(("gain", "expected"), [(0.0, "info"), (0.3, None)])
+GAINS = [(0.0, "info"), (0.3, None)]
+
+
+@pytest.mark.parametrize(("gain", "expected"), GAINS)
 def test_a_sampler_that_stays_behind_is_noted(
     gain: float, expected: str | None
 ) -> None:
@@ -509,7 +513,10 @@ def test_a_sampler_that_stays_behind_is_noted(
     assert severity("stuck_rollouts", tables) == expected
 
 
-@pytest.mark.parametrize(("end", "kind"), [(-70.0, "never"), (0.2, None)])
+ENDS = [(-70.0, "never"), (0.2, None)]
+
+
+@pytest.mark.parametrize(("end", "kind"), ENDS)
 def test_a_critic_that_never_follows_the_returns_is_noted(
     end: float, kind: str | None
 ) -> None:

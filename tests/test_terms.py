@@ -37,7 +37,7 @@ NOT_LOGGED_AT_ALL = (
     "one advantage per response, no critic and no token_rewards",
     "texts of two or more responses to each of several prompts per step",
     "thinking between <think> and </think>",
-    "metrics that are shares",
+    "metrics that are shares, or the mean and the largest length",
 )
 
 

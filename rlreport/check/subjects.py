@@ -43,6 +43,7 @@ CHART_OF_ROLE = {
     "tool_calls": "tool_calls",
     "tool_errors": "tool_errors",
     "lag": "lag",
+    "advantage_max": "advantages",
     "dropped": "dropped",
 }
 

@@ -74,7 +74,7 @@ def _candidates(
         finite = np.isfinite(values)
         # What is logged at a few steps, such as evaluations, is no term.
         is_rare = 2 * finite.sum() < len(values)
-        if is_rare or not np.ptp(values[finite]) > 0:
+        if is_rare or not finite.any() or not np.ptp(values[finite]) > 0:
             continue
         series = Series(metrics["step"].to_numpy(np.int64), values)
         if not parts.is_copy(series, total):

@@ -177,9 +177,8 @@ def _by_logs(guardrail: Guardrail, trainer: Means) -> Guardrail:
         for log in (effect.low, effect.high)
     )
     value = change(base, new)
-    low_ratio, high_ratio = (
-        rounded(float(np.exp(min(log, _MOST_LOG)))) for log in (effect.low, effect.high)
-    )
+    bounds = np.minimum([effect.low, effect.high], _MOST_LOG)
+    low_ratio, high_ratio = map(rounded, np.exp(bounds).tolist())
     # Over decades, nearly all differences are as large as the larger mean.
     ratio = Ratio(rounded(new / base), low_ratio, high_ratio)
     effect = replace(effect, value=value, low=low, high=high, mde=np.nan)

@@ -168,17 +168,16 @@ def _set_in(text: str) -> set[str]:
 
 def _private_settings(text: str) -> Iterator[re.Match[str]]:
     """Yield the settings in a text whose values are names of people, hosts or projects."""
-    position = 0
-    while match := _SETTING.search(text, position):
-        position = match.end(
-            "setting"
-        )  # what looks like a value may be the next setting
+    match = _SETTING.search(text)
+    while match:
+        # What looks like a value may be the next setting.
+        position = match.end("setting")
         is_set = bool(match["flag"] or match["sign"].strip())
-        if not is_set or not is_private_name(match["setting"]):
-            continue
-        if not _USUAL.fullmatch(match["value"]):
+        is_private = is_set and is_private_name(match["setting"])
+        if is_private and not _USUAL.fullmatch(match["value"]):
             position = match.end()
             yield match
+        match = _SETTING.search(text, position)
 
 
 def owners_in(text: str) -> set[str]:

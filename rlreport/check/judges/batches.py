@@ -267,9 +267,10 @@ def recurring_drops(check: Check, run: Run) -> Result:
     distance = _distance(run, reward, steps) if count.met else None
     if distance is None:
         return Result(tested=(count,))
-    lost = run.limits.test(limits.lost, ">=", float(np.median(drops.lost)))
+    usual_loss = float(np.median(drops.lost))
+    lost = run.limits.test(limits.lost, ">=", usual_loss)
     severity = Severity.WARNING if lost.met else Severity.INFO
-    is_there = np.isin(run.responses["step"].to_numpy(np.int64), steps)
+    is_there = np.isin(run.steps[run.step_index], steps)
     rewards = run.column("reward")
     among = np.where(is_there & np.isfinite(rewards), 1.0, 0.0)
     return check.found(
@@ -298,7 +299,8 @@ def _drops(run: Run, reward: Series) -> _Drops:
     """Return the steps whose reward is far below the median of those around them."""
     values = reward.values
     if len(values) < 2:
-        return _Drops(np.empty(0, np.int64), np.empty(0), np.empty(0))
+        nothing = np.empty(0)
+        return _Drops(nothing.astype(np.int64), nothing, nothing)
     beyond_ends = np.full(_AROUND, np.nan)
     padded = np.concatenate([beyond_ends, values, beyond_ends])
     windows = np.lib.stride_tricks.sliding_window_view(padded, 2 * _AROUND + 1)
@@ -338,5 +340,6 @@ def _follow_validations(run: Run, steps: Ints) -> bool:
     places = np.searchsorted(run.steps, steps)
     before = run.steps[np.maximum(places - 1, 0)]
     follow = np.isin(before, validation.steps)
-    least = run.limits[_RecurringDrops].kept
-    return bool(follow.all()) and len(steps) >= least * (len(validation.steps) - 1)
+    # The run may end with a validation.
+    least = run.limits[_RecurringDrops].kept * (len(validation.steps) - 1)
+    return len(steps) >= least and bool(follow.all())

@@ -143,18 +143,19 @@ def passing_episode(check: Check, run: Run) -> Result:
     named = sorted(found[:MOST_NAMED], key=lambda one: one.event.onset)
     strongest = found[0].event
     inside = (run.steps >= strongest.onset) & (run.steps <= strongest.until)
+    facts: Facts = {
+        "figures": tuple(one.figure for one in named),
+        "since": tuple(one.event.onset for one in named),
+        "until": tuple(one.event.until for one in named),
+        "level": tuple(one.level for one in named),
+        "before": tuple(one.before for one in named),
+        "after": tuple(one.after for one in named),
+    }
     return check.found(
         run,
         Severity.INFO,
         (),
-        {
-            "figures": tuple(one.figure for one in named),
-            "since": tuple(one.event.onset for one in named),
-            "until": tuple(one.event.until for one in named),
-            "level": tuple(one.level for one in named),
-            "before": tuple(one.before for one in named),
-            "after": tuple(one.after for one in named),
-        },
+        facts,
         onset=Onset(strongest.onset, strongest.low, strongest.high),
         until=strongest.until,
         steps=run.steps[inside].tolist(),

@@ -645,7 +645,9 @@ def _change_of_prompts(run: Run, values: Floats) -> _ChangeOfPrompts | None:
     rise = both["late"] - both["early"]
     error = float(rise.std(ddof=1)) / math.sqrt(len(rise))
     z = deviate(float(rise.mean()), error, len(rise) - 1)
-    return _ChangeOfPrompts(float(both["early"].mean()), float(both["late"].mean()), z)
+    first = float(both["early"].mean())
+    last = float(both["late"].mean())
+    return _ChangeOfPrompts(first, last, z)
 
 
 class _DroppedGroups(RiseOrShare):

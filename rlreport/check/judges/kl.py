@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rlreport.check import quantities
+from rlreport.check import progress, quantities
 from rlreport.check.check import KL, Check, mean_in, severity_of
 from rlreport.check.course import SCORES, Course
 from rlreport.check.curve import Excursion, Level, excursion_of
@@ -44,7 +44,7 @@ class KlExplosion(Limits):
         50.0,
         LimitKind.VALUE,
         "nats",
-        "KL per response at the end (critical if a score fell)",
+        "KL per response at the end (critical if a score fell, or none shows harm)",
         TRL_KL,
     )
     warn_token = Limit(0.1, LimitKind.VALUE, "nats per token", "KL per token (warning)")
@@ -52,7 +52,7 @@ class KlExplosion(Limits):
         0.5,
         LimitKind.VALUE,
         "nats per token",
-        "KL per token at the end (critical if a score fell)",
+        "KL per token at the end (critical if a score fell, or none shows harm)",
     )
 
 
@@ -214,7 +214,9 @@ def _too_high(check: Check, run: Run, kl: _Kl, excursion: _Excursion) -> Result:
     onset = _onset_of_kl(run, kl, stretch)
     fallen = _fallen(run)
     is_harmful = any(_may_follow(score, onset) for score in fallen)
-    if kind == "level" and not fallen and _shows_harm(run):
+    has_reward = quantities.reward_course(run) is not None
+    is_by_model = _is_by_model(run)
+    if kind == "level" and has_reward and not fallen and not is_by_model:
         kind = "kept"
     level = _told_level(kl, kind, stretch)
     facts: Facts = {
@@ -234,8 +236,10 @@ def _too_high(check: Check, run: Run, kl: _Kl, excursion: _Excursion) -> Result:
             token=token,
         )
     severity = severity_of(stretch, excursion.severity)
-    # A distance alone breaks nothing: the policy may have learned what the reference cannot do.
-    if severity is Severity.CRITICAL and (kind == "start" or not is_harmful):
+    # A distance alone breaks nothing where a score would show harm: the policy may have learned
+    # what the reference cannot do.
+    is_harmless = not is_harmful and not is_by_model
+    if severity is Severity.CRITICAL and (kind == "start" or is_harmless):
         severity = Severity.WARNING
     return check.found(
         run,
@@ -256,20 +260,19 @@ def _fallen(run: Run) -> list[Course]:
     return [one for one in logged if one.lost or one.probable < 0]
 
 
-def _shows_harm(run: Run) -> bool:
-    """Return whether harm would show in a logged score.
+def _is_by_model(run: Run) -> bool:
+    """Return whether a reward model, as it seems, gives the only score.
 
-    It shows in a held-out one, and in a reward of 0 to 1, as rules give. What a reward model scores
-    may rise with the distance.
+    What a model scores may rise with the distance, so it shows no harm. Rules give few values, and
+    their mean over a step is mostly one of -1 to 1.
     """
     courses = quantities.courses(run)
     reward = courses.get("reward")
-    if any(name in courses for name in SCORES if name != "reward"):
-        return True
-    if reward is None:
+    if reward is None or any(name in courses for name in SCORES if name != "reward"):
         return False
-    values = run.column("reward") if run.has("reward") else reward.values
-    return bool(np.nanmin(values) >= 0 and np.nanmax(values) <= 1)
+    if run.has("reward"):
+        return not progress.verifiable(run)
+    return bool(np.nanmax(np.abs(reward.values)) > 1)
 
 
 def _may_follow(score: Course, onset: Onset | None) -> bool:

@@ -495,14 +495,16 @@ def _impossible(check: Check, run: Run, kind: str, name: str, wrong: Bools) -> R
         return Result(tested=(tested,))
     logged = metrics[name].to_numpy(np.float64)
     steps = metrics["step"].to_numpy(np.int64)
-    worst = int(np.argmax(np.where(wrong, np.abs(logged - 0.5), -1.0)))
+    distance = np.abs(logged - 0.5)
+    worst = int(np.argmax(np.where(wrong, distance, -1.0)))
     facts: Facts = {
         "kind": kind,
         "metric": name,
         "value": float(logged[worst]),
         "at": int(steps[worst]),
     }
-    return check.found(run, Severity.INFO, [tested], facts, steps=steps[wrong].tolist())
+    impossible = steps[wrong].tolist()
+    return check.found(run, Severity.INFO, [tested], facts, steps=impossible)
 
 
 def _length_with_padding(check: Check, run: Run) -> Result | None:

@@ -333,7 +333,8 @@ def part_stays_zero(check: Check, run: Run) -> Result:
     tested = run.limits.test(_PartStaysZero.steps, ">=", count)
     if not tested.met:
         return Result(tested=(tested,))
-    facts: dict[str, Fact] = {"parts": tuple(map(LogText, told)), "steps": count}
+    names = tuple(map(LogText, told))
+    facts: dict[str, Fact] = {"parts": names, "steps": count}
     if same:
         facts["kind"] = "same"
         facts["value"] = float(np.nanmax(series[told[0]].values))

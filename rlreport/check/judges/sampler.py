@@ -613,7 +613,8 @@ def _unchanged(run: Run) -> bool:
         largest = max(abs(first), abs(course.last.value))
         if not run.limits.test(limits.change, "<", change, of=largest).met:
             return False
-        if not run.limits.test(limits.z, "<", abs(course.curve.changed or 0.0)).met:
+        z = abs(course.curve.changed or 0.0)
+        if not run.limits.test(limits.z, "<", z).met:
             return False
     return True
 
