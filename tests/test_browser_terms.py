@@ -86,6 +86,8 @@ def test_a_press_on_a_header_still_sorts_and_its_mark_opens_the_definition(
         header.locator("button.sort").click()
         assert header.get_attribute("aria-sort") == "descending"
         mark = header.locator(".what")
+        name = mark.get_attribute("aria-label")
+        assert name == "What is “KL”?"  # without the unit
         box = box_of(mark)
         assert min(box["width"], box["height"]) >= 24
         mark.click()

@@ -948,6 +948,16 @@ def test_nan_in_one_of_a_steps_updates_begins_the_steps_without_a_number() -> No
     assert finding.onset is not None and finding.onset.step == 30
 
 
+@pytest.mark.parametrize(("since", "begins"), [(0, "See how"), (30, "Go back")])
+def test_no_checkpoint_is_better_than_a_nan_that_is_there_from_the_first_step(
+    since: int, begins: str
+) -> None:
+    made = broken("grad_norm", list(range(since, STEPS)), PLACE / STEPS)
+    verdict = run_checks(made)
+    (told,) = (one for one in verdict.findings if one.id == "nan_metrics")
+    assert told.suggestion.startswith(begins)
+
+
 def test_a_nan_before_the_reward_dies_leads_and_explains_its_death() -> None:
     alive = PLACE / STEPS + 0.02 * np.random.default_rng(0).normal(size=STEPS)
     made = broken(
@@ -1506,6 +1516,7 @@ def test_a_format_that_earns_without_the_label_may_be_an_exploit() -> None:
     result = find("reward_hacking_token", made)
     assert result.severity == "warning"
     assert title(result).startswith("Format or exploit?")
+    assert title(result).endswith("and no validation is logged.")
     assert severity("format_learned", made) is None
 
 

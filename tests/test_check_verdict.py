@@ -119,7 +119,7 @@ def test_a_run_that_does_not_learn_is_unclear_and_nothing_leads() -> None:
         ("reward_stalled", "info", "note")
     ]
     assert (verdict.level, verdict.lead, verdict.keep_step) == ("unclear", None, None)
-    assert verdict.what == "Unclear: the reward stays at about 0."
+    assert verdict.what == "Unclear: the reward stays at 0."
     assert verdict.next.endswith("better than the start: nothing was gained.")
     assert not verdict.reaches("warning")
 
@@ -292,7 +292,7 @@ def test_longer_responses_that_earn_no_more_on_average_carry_no_reward() -> None
     verdict = run_checks(tables(response_tokens=length, reward=SIGN.astype(float)))
     assert verdict.lead == "length_hacking"
     assert "mean reward 0 at the start, 0 at the end" in verdict.findings[0].title
-    assert "The reward stays at about 0." in verdict.sentence
+    assert "The reward stays at 0." in verdict.sentence
     assert "carried" not in verdict.sentence + verdict.findings[0].title
 
 

@@ -658,6 +658,12 @@ def test_equal_rewards_have_no_classes_of_difficulty() -> None:
     assert ends.tasks.difficulties == [] and ends.tasks.environments == []
 
 
+def test_a_run_compared_with_its_own_copy_has_no_difference_in_any_class() -> None:
+    ends = compare_runs([marked_run(1)], [marked_run(1)])
+    assert ends.effect.paired and ends.effect.value == 0
+    assert ends.tasks.difficulties == []
+
+
 def changes(base: Side, new: Side) -> dict[int, str]:
     table = compare_runs([base], [new]).prompt_changes
     return dict(zip(table["pair"].tolist(), table["change"], strict=True))

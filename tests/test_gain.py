@@ -8,7 +8,8 @@ import pandas as pd
 import pytest
 
 from rlreport.check import run_checks
-from rlreport.check.gain import VALIDATION, Gain, gain_by_parts, is_format
+from rlreport.check.gain import VALIDATION, Gain, gain_by_parts
+from rlreport.check.parts import is_format
 from rlreport.check.registry import BY_ID
 from rlreport.check.run import Run
 from rlreport.tables import Tables
@@ -243,6 +244,16 @@ def test_a_copy_of_the_reward_is_not_the_part_that_made_it_rise() -> None:
     copied = made.metrics.assign(**{"rewards/score/mean": made.metrics["reward"]})
     gain = gain_of(replace(made, metrics=pd.DataFrame(copied)))
     assert {part.name for part in gain.rose} == {"accuracy", "politeness"}
+
+
+def test_a_format_that_is_all_of_the_reward_is_not_taken_for_a_copy_of_it() -> None:
+    made = log(accuracy_reward=0.0 * TIME, think_format_reward=BONUS)
+    gain = gain_of(made)
+    assert [part.name for part in gain.rose] == ["think_format_reward"]
+    assert [part.name for part in gain.still] == ["accuracy_reward"]
+    verdict = run_checks(made)
+    assert verdict.level == "unclear"
+    assert "think_format_reward" in verdict.what
 
 
 def test_a_part_that_is_always_0_is_noted_but_no_penalty() -> None:

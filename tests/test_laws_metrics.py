@@ -18,6 +18,7 @@ from rlreport.metrics.find import find_and_read
 from rlreport.metrics.progress_bars import Bars
 from rlreport.summarise.steps import trainer_steps
 from rlreport.tables import Tables
+from rlreport.text.language import Language
 from tests.law_families import Shape
 from tests.law_families_metrics import metrics_log, tools
 
@@ -458,6 +459,15 @@ def test_an_accuracy_below_0_is_noted() -> None:
     finding = found("impossible_values", log(**{"val-core/gsm8k/acc/mean@1": score}))
     assert finding is not None and finding.facts["kind"] == "right"
     assert finding.facts["value"] == pytest.approx(-0.3)
+
+
+def test_the_unit_of_a_length_that_only_metrics_log_is_translated() -> None:
+    lengths = np.where(np.arange(STEPS) < STEPS // 2, 900.0, 4.0) + NOISE
+    finding = found("length_collapse", log(response_length__mean=lengths))
+    assert finding is not None
+    title = BY_ID[finding.id].format_title(finding.facts)
+    assert "tokens" in title
+    assert "词元" in Language("zh").of(title)
 
 
 def parts_of(accuracy: object) -> Tables:

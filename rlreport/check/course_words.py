@@ -556,6 +556,9 @@ def _unchanged_words(course: Course, verdict: Verdict) -> str:
     last = course.last.value
     if len(course.steps) == 1:
         return translatable("{name} was {last} in {end}, the only step logged")
+    values = course.values
+    if len(values) and values.min() == values.max():
+        return translatable("{name} stays at {mean}")
     if _stays_level(course):
         mean = course.curve.pieces[0].start
         is_still = max(abs(first - mean), abs(last - mean)) <= STILL * abs(mean)

@@ -56,10 +56,6 @@ class UnearnedGain(Limits):
 
 
 VALIDATION = ""  # in the place of a part's name, which is never empty
-_FORMAT = re.compile(
-    r"format|tags?(?:[^a-z]|$)|xml|box|structur|templat|think|schema|json|pars"
-    r"|digit|numeric|(?:^|[^a-z])int(?:[^a-z]|$)"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,11 +91,6 @@ class Gain:
 
 # Parts that pay for something beside the task, by their names
 _BESIDE = re.compile(r"length|concis|brevity|repetiti|bonus")
-
-
-def is_format(name: str) -> bool:
-    """Return whether a part of this name pays for the format of an answer."""
-    return bool(_FORMAT.search(name.lower()))
 
 
 @once_per_run
@@ -236,7 +227,7 @@ def _gain(run: Run, course: Course, shares: Sequence[GainPart]) -> Gain:
         right = _rest_of_task(run)
         others = [part for part in others if _is_beside_task(part.name)]
     of_others = sum(part.share for part in others)
-    of_format = sum(part.share for part in others if is_format(part.name))
+    of_format = sum(part.share for part in others if parts.is_format(part.name))
     is_most = of_others >= run.limits[UnearnedGain].others
     has_task = [one for one in right if _has_risen(one) or _is_high(one)]
     is_open = bool(right) and not has_task
@@ -270,7 +261,7 @@ def _told_score(score: _Right, shares: Sequence[GainPart]) -> GainPart:
 
 def _is_beside_task(name: str) -> bool:
     """Return whether a part of this name pays for the form of an answer, or its length."""
-    return is_format(name) or bool(_BESIDE.search(name.lower()))
+    return parts.is_format(name) or bool(_BESIDE.search(name.lower()))
 
 
 def _is_other(run: Run, part: GainPart) -> bool:

@@ -53,6 +53,11 @@ _RIGHT = re.compile(
 )
 _NOT_RIGHT = re.compile(r"incorrect|format")
 
+_FORMAT = re.compile(
+    r"format|tags?(?:[^a-z]|$)|xml|box|structur|templat|think|schema|json|pars"
+    r"|digit|numeric|(?:^|[^a-z])int(?:[^a-z]|$)"
+)
+
 # Names that a copy of the whole reward has
 _WHOLE = re.compile(r"(?:.*[^a-z])?(?:scores?|rewards?|returns?|total|overall|final)")
 
@@ -100,9 +105,18 @@ def tells_right(name: str) -> bool:
     return bool(_RIGHT.search(lower)) and not _NOT_RIGHT.search(lower)
 
 
+def is_format(name: str) -> bool:
+    """Return whether a part of this name pays for the format of an answer."""
+    return bool(_FORMAT.search(name.lower()))
+
+
 def named_whole(name: str) -> bool:
-    """Return whether a part has a name such as the whole reward has ("score")."""
-    return bool(_WHOLE.fullmatch(name.lower()))
+    """Return whether a part has a name such as the whole reward has ("score").
+
+    Most reward functions are called so ("think_format_reward"): one whose name says that it pays
+    for the format is a part, even where nothing else is ever earned.
+    """
+    return bool(_WHOLE.fullmatch(name.lower())) and not is_format(name)
 
 
 @once_per_run

@@ -364,7 +364,7 @@ def _paid_formats(frames: Sequence[pd.DataFrame]) -> list[_Members]:
         is_part = column.startswith(PART) or (
             column.startswith(EXTRA) and parts.part_name(name) is not None
         )
-        if not (is_part and gain.is_format(name)):
+        if not (is_part and parts.is_format(name)):
             continue
         if not all(_is_known(frame, column) for frame in frames):
             continue

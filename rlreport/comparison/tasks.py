@@ -169,10 +169,14 @@ def _difficulties(
     """Compare rewards by difficulty, see the module; [] unless there are two classes.
 
     Classes come from the same responses, cross-fitted, or from those at other steps (``others``).
-    There are none if too few prompts have one by either.
+    There are none if too few prompts have one by either, or if no prompt differs: such runs may
+    have the very same responses, so that NEW is not independent of those that tell the classes.
     """
     means = means_of([_rewards(frame) for frame in frames], base_count)
-    all_prompts = _by_prompt(means).index
+    table = _by_prompt(means)
+    all_prompts = table.index
+    if np.array_equal(significant(table["base"]), significant(table["new"])):
+        return []
     least_prompts = LEAST_CLASSED * len(all_prompts)
     folds = _folds(frames[:base_count], all_prompts)
     if len(folds[0].classes) < least_prompts:

@@ -568,8 +568,9 @@ class _AdvantageBaseline(Limits):
         "{size} responses each.",
         "step": "Advantages are rewards less the mean of their step, not of the {size} responses "
         "to their prompt.",
-        "other": "The mean advantage of a group is {offset:percent} of their size, not 0: the "
-        "baseline is not the mean reward of the {size} responses to a prompt.",
+        "other": "The advantages of a group do not average 0 (their mean is {offset:percent} of "
+        "their usual size): the baseline is not the mean reward of the {size} responses to a "
+        "prompt.",
     },
     statement={
         "none": "advantages have no baseline",

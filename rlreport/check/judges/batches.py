@@ -241,9 +241,9 @@ _LEAST_DISTANCE = 3
     limits=_RecurringDrops,
     title={
         "usual": "Once every {distance} steps the reward drops to {low:figure} ({level:figure} in "
-        "the steps around): steps {at}.",
+        "the steps around), first in steps {at}.",
         "validation": "Once every {distance} steps, right after validation, the reward drops to "
-        "{low:figure} ({level:figure} in the steps around): steps {at}.",
+        "{low:figure} ({level:figure} in the steps around), first in steps {at}.",
     },
     statement={
         "usual": "once every {distance} steps the reward drops to {low:short}",
@@ -252,7 +252,7 @@ _LEAST_DISTANCE = 3
     },
     why="What recurs like this is no chance: the sampler may be wrong after a validation or a "
     "saved checkpoint, or such a batch has other data.",
-    suggestion="Read responses of such a step, and see what the trainer did right before it.",
+    suggestion="See what the trainer did right before such a step, and read its responses.",
     of_reward=True,
 )
 def recurring_drops(check: Check, run: Run) -> Result:

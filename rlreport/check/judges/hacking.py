@@ -110,9 +110,16 @@ def _hacking_title(facts: Facts) -> str:
     title = translatable("{what:capital}; {earned}.")
     if facts["exploit"]:
         title = translatable(
-            "Format or exploit? {what:capital}; {earned}. Many of the best responses lack the "
-            "label, and validation does not confirm a gain."
+            "Format or exploit? {what:capital}; {earned}. Many of the best-rewarded responses do "
+            "not give the label as their answer, and validation does not confirm a gain."
         )
+        if not facts.get(
+            "validated", True
+        ):  # the reports of earlier versions do not tell
+            title = translatable(
+                "Format or exploit? {what:capital}; {earned}. Many of the best-rewarded responses "
+                "do not give the label as their answer, and no validation is logged."
+            )
     elif isinstance(carried, float) and carried >= CARRIES:
         title = translatable(
             "{what:capital}; the reward rose from {reward_start:figure} to {reward_end:figure} "
@@ -190,6 +197,7 @@ def reward_hacking_token(check: Check, run: Run) -> Result:
         "reward_end": reward.last.value,
         "others": () if category == "either" else tuple(others),
         "exploit": category == "either",
+        "validated": _has_validation(run),
     }
     finding = _text_finding(check, run, tested, top, facts)
     if finding.texts:  # none for a structure
@@ -306,6 +314,12 @@ def _leading_text(texts: pd.DataFrame) -> pd.Series:
     """Return the text that surely earns most in most responses."""
     weight = texts["lift_z"] * texts["share_last"]
     return texts.iloc[int(np.argmax(weight.to_numpy()))]
+
+
+def _has_validation(run: Run) -> bool:
+    """Return whether the run logs what could confirm that answers are right."""
+    watched = quantities.watched_course(run)
+    return watched is not None or "accuracy" in quantities.courses(run)
 
 
 def _classify_text(run: Run, counts: Floats) -> Literal["hack", "format", "either"]:

@@ -136,13 +136,13 @@ class _LabelLost(Limits):
     needs=(REWARD, LABEL),
     charts=("reward",),
     limits=_LabelLost,
-    title="Only {share:percent} of the responses with the best reward give the answer of their "
-    "label, {before:percent} at first.",
-    statement="the best reward no longer needs the answer of the label",
+    title="Only {share:percent} of the responses with the best reward give the label as their "
+    "answer ({before:percent} at the start).",
+    statement="answers other than the label earn the best reward",
     why="The policy found wrong answers that the grader accepts, or the labels are those of other "
     "prompts.",
-    suggestion="Read best-rewarded responses: make the grader refuse what is not the label, or "
-    "repair the labels.",
+    suggestion="Read the best-rewarded responses: make the grader reject answers other than the "
+    "label, or correct the labels.",
     advice=see(SettingKind.GRADER),
     source=translatable("Visual-RFT#176: empty answers earned 1"),
     explains=(

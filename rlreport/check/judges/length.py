@@ -20,7 +20,7 @@ from rlreport.check.settings import SettingKind, also, enabled, higher
 from rlreport.check.windows import Trend, correlation_within
 from rlreport.figures.ragged import Floats
 from rlreport.figures.tokens import is_cut_off
-from rlreport.text.messages import format_message, span, translatable
+from rlreport.text.messages import format_message, message, span, translatable
 
 SHORT_RESPONSES = translatable("TRL error on responses under 4 tokens (LMFlow post)")
 # A token has about so many characters
@@ -134,7 +134,7 @@ def length_hacking(check: Check, run: Run) -> Result:
 
 def _unit_of(run: Run, lengths: Course | Series) -> str:
     """Return the unit: the trainer's metric is in tokens, also if the log has characters only."""
-    return translatable("tokens") if lengths.source == "metrics" else run.length_unit
+    return message("tokens") if lengths.source == "metrics" else run.length_unit
 
 
 def _first_of_rows(run: Run, course: Course) -> float:

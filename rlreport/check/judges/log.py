@@ -96,7 +96,14 @@ class _Nan(NamedTuple):
     },
     why="One NaN makes the whole update NaN, unless the trainer skips the batch.",
     suggestion="Go back to a checkpoint before the NaN, clip gradients, and look for an overflow.",
-    advice=also(*lower(SettingKind.GRADIENT_CLIP, SettingKind.STEP_SIZE)),
+    suggestions={
+        "from_start": "See how it is computed: NaN from the first step on is a fault of code or "
+        "data, such as a division by 0 or an empty mask.",
+    },
+    advice=dict.fromkeys(
+        ("metric", "rewards", "logprobs", "other"),
+        also(*lower(SettingKind.GRADIENT_CLIP, SettingKind.STEP_SIZE)),
+    ),
     before_setting="Go back to a checkpoint before the NaN, and look for an overflow.",
     source="logs of diverged runs",
     explains=(
@@ -140,6 +147,8 @@ def nan_metrics(check: Check, run: Run) -> Result:
         "cut": min(unusable, default=None),
         "series_from": "metrics" if worst.rows is None else "rollouts",
     }
+    if worst.since == run.steps[0]:  # no update of the policy can have caused it
+        facts = {**facts, "advice": "from_start"}
     return check.found(
         run,
         worst.severity,

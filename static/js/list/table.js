@@ -69,10 +69,11 @@ export class TableView {
 
   /** @param {HTMLTableCellElement} cell */
   addSortButton(cell) {
+    const name = cell.firstChild?.textContent ?? "";
     const button = el("button", { type: "button", class: "sort" }, ...cell.childNodes);
     button.addEventListener("click", () => this.toggleSort(cell.dataset.key ?? ""));
     cell.append(button);
-    addTermButton(cell, button.textContent);
+    addTermButton(cell, name);
   }
 
   /**
