@@ -948,7 +948,10 @@ def test_nan_in_one_of_a_steps_updates_begins_the_steps_without_a_number() -> No
     assert finding.onset is not None and finding.onset.step == 30
 
 
-@pytest.mark.parametrize(("since", "begins"), [(0, "See how"), (30, "Go back")])
+ADVICE_SINCE = [(0, "See how"), (30, "Go back")]
+
+
+@pytest.mark.parametrize(("since", "begins"), ADVICE_SINCE)
 def test_no_checkpoint_is_better_than_a_nan_that_is_there_from_the_first_step(
     since: int, begins: str
 ) -> None:
