@@ -419,7 +419,9 @@ def test_drops_recur_at_equal_distances(steps: list[int], expected: str | None) 
 def test_three_drops_after_validations_are_enough() -> None:
     score = np.full(STEPS, np.nan)
     score[[9, 19, 29, 39]] = [0.3, 0.4, 0.5, 0.6]
-    finding = found("recurring_drops", dropping([11, 21, 31], **{"eval/score": score}))
+    made = dropping([11, 21, 31])
+    validated = made.metrics.assign(**{"eval/score": score})
+    finding = found("recurring_drops", replace(made, metrics=validated))
     assert finding is not None and finding.facts["kind"] == "validation"
     assert finding.facts["distance"] == 10
     assert finding.steps == (11, 21, 31)
@@ -527,7 +529,7 @@ def test_a_critic_that_never_follows_the_returns_is_noted(
 
 def test_a_loss_of_the_critic_that_is_always_nan_is_told() -> None:
     made = log(actor__grad_norm=0.3)
-    steps = tuple(range(1, STEPS + 1))
+    steps = list(range(1, STEPS + 1))
     broken = replace(made, metrics_broken={"critic/vf_loss": steps})
     finding = found("nan_metrics", broken)
     assert finding is not None and finding.severity.value == "warning"
