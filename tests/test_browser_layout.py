@@ -190,22 +190,6 @@ def test_a_phone_shows_the_reward_of_steps_beside_the_names_of_their_findings(
         assert steps.locator('th[data-key="reward_mean"]').evaluate(right) <= 390
 
 
-def test_headers_with_a_mark_and_those_without_it_have_their_names_on_one_line(
-    browser: Browser, hacking: Path
-) -> None:
-    with visiting(browser, hacking / "responses.html") as page:
-        page.wait_for_selector(".responses th .what", state="attached")
-        bottoms = """names => names.map((name) => {
-          const range = document.createRange();
-          range.selectNodeContents(name.firstChild);
-          return Math.round(range.getBoundingClientRect().bottom);
-        })"""
-        names = page.locator(".responses th:visible > .sort")
-        found = names.evaluate_all(bottoms)
-        assert len(found) > 4
-        assert max(found) - min(found) <= 2
-
-
 def test_a_response_that_is_extreme_in_many_ways_has_one_row(
     browser: Browser, hacking: Path
 ) -> None:

@@ -68,19 +68,19 @@ class _Episode(NamedTuple):
 
 _EPISODES = {
     "reward": translatable(
-        "the reward was {level:short} in {steps} ({before:short} before, {after:short} after)"
+        "the reward was {level:short} in {steps} and came back"
     ),
     "validation": translatable(
-        "validation was {level:short} in {steps} ({before:short} before, {after:short} after)"
+        "validation was {level:short} in {steps} and came back"
     ),
     "length": translatable(
-        "the mean length was {level:short} in {steps} ({before:short} before, {after:short} after)"
+        "the mean length was {level:short} in {steps} and came back"
     ),
     "entropy": translatable(
-        "entropy was {level:short} in {steps} ({before:short} before, {after:short} after)"
+        "entropy was {level:short} in {steps} and came back"
     ),
     "kl": translatable(
-        "KL was {level:short} in {steps} ({before:short} before, {after:short} after)"
+        "KL was {level:short} in {steps} and came back"
     ),
     "cut off": translatable(
         "{level:percent} of responses were cut off in {steps} ({before:percent} before, "
