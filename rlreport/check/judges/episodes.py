@@ -67,21 +67,13 @@ class _Episode(NamedTuple):
 
 
 _EPISODES = {
-    "reward": translatable(
-        "the reward was {level:short} in {steps} and came back"
-    ),
-    "validation": translatable(
-        "validation was {level:short} in {steps} and came back"
-    ),
+    "reward": translatable("the reward was {level:short} in {steps} and came back"),
+    "validation": translatable("validation was {level:short} in {steps} and came back"),
     "length": translatable(
         "the mean length was {level:short} in {steps} and came back"
     ),
-    "entropy": translatable(
-        "entropy was {level:short} in {steps} and came back"
-    ),
-    "kl": translatable(
-        "KL was {level:short} in {steps} and came back"
-    ),
+    "entropy": translatable("entropy was {level:short} in {steps} and came back"),
+    "kl": translatable("KL was {level:short} in {steps} and came back"),
     "cut off": translatable(
         "{level:percent} of responses were cut off in {steps} ({before:percent} before, "
         "{after:percent} after)"
