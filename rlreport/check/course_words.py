@@ -95,8 +95,8 @@ def course_clause(verdict: Verdict, quantity: Quantity, cause: str) -> str:
 def brief_clauses(verdict: Verdict, quantity: Quantity) -> list[str]:
     """Return a clause on the first and the last level of a score, for the verdict's first line.
 
-    If the part of the reward is known that most of its rise is, the first of two clauses names it,
-    and the second, which is shorter, does not.
+    If one part makes up most of the reward's rise, the first of two clauses names it, and the
+    second, which is shorter, does not.
     """
     told = _Telling(verdict, quantity, cause="")
     literal = _course_words(told)
@@ -104,8 +104,9 @@ def brief_clauses(verdict: Verdict, quantity: Quantity) -> list[str]:
     choices = [clause]
     if told.rose and not told.fell:
         choices = [_with_source(clause, told)]
-        if quantity == "reward" and _leading_part(verdict) is not None:
-            choices.insert(0, _with_part(clause, verdict))
+        part = _leading_part(verdict)
+        if quantity == "reward" and part is not None:
+            choices.insert(0, _with_part(clause, part))
     return [_with_reason(choice, told) for choice in choices]
 
 
@@ -174,17 +175,15 @@ def names_whole_gain(verdict: Verdict) -> bool:
 
 
 def _leading_part(verdict: Verdict) -> GainPart | None:
-    """Return the part of the reward that most of its rise is, None if that is not known."""
+    """Return the part that makes up most of the reward's rise, None without one."""
     gain = verdict.gain
     if gain is None or not gain.rose or gain.rose[0].share < MOST_OF_GAIN:
         return None
     return gain.rose[0]
 
 
-def _with_part(clause: str, verdict: Verdict) -> str:
-    """Return a clause on a reward that rose, with the part that most of its rise is."""
-    part = _leading_part(verdict)
-    assert part is not None
+def _with_part(clause: str, part: GainPart) -> str:
+    """Return a clause on a reward that rose, with the part that makes up most of its rise."""
     if part.share >= ALL_OF_GAIN:
         return message(
             "{clause}, all of it {part:quoted}", clause=clause, part=part.name

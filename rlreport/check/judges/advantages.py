@@ -24,7 +24,7 @@ from rlreport.check.laws import (
 )
 from rlreport.check.limits import Limit, LimitKind, Limits, Tested
 from rlreport.check.means import mean, median
-from rlreport.check.run import Run
+from rlreport.check.run import Run, once_per_run
 from rlreport.check.series import MIN_STEPS
 from rlreport.check.windows import Trend, Window, correlation_within
 from rlreport.figures.grouped import Grouped
@@ -225,6 +225,7 @@ def _onset_and_severity(
     return onset, Severity.CRITICAL
 
 
+@once_per_run
 def _advantages(run: Run) -> _Advantages:
     """Return the logged advantages of a run, and how far rewards explain them."""
     columns = {

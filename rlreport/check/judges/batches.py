@@ -10,7 +10,7 @@ import pandas as pd
 
 from rlreport.check import quantities
 from rlreport.check.check import ANY_REWARD, Check, Need
-from rlreport.check.evidence import Ranking
+from rlreport.check.evidence import Ranking, where_known
 from rlreport.check.finding import Rank, Result, Severity
 from rlreport.check.laws import NOT_OBSERVED, Figure, figures_by_block
 from rlreport.check.limits import Limit, LimitKind, Limits
@@ -272,7 +272,6 @@ def recurring_drops(check: Check, run: Run) -> Result:
     severity = Severity.WARNING if lost.met else Severity.INFO
     is_there = np.isin(run.steps[run.step_index], steps)
     rewards = run.column("reward")
-    among = np.where(is_there & np.isfinite(rewards), 1.0, 0.0)
     return check.found(
         run,
         severity,
@@ -284,7 +283,7 @@ def recurring_drops(check: Check, run: Run) -> Result:
             "level": float(np.median(drops.levels)),
             "at": tuple(steps[:_MOST_NAMED].tolist()),
         },
-        Ranking(rewards, among, highest=False),
+        Ranking(rewards, where_known(rewards, is_there), highest=False),
         series=reward,
         onset=int(steps[0]),
         steps=steps.tolist(),

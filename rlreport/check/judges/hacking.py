@@ -113,9 +113,8 @@ def _hacking_title(facts: Facts) -> str:
             "Format or exploit? {what:capital}; {earned}. Many of the best-rewarded responses do "
             "not give the label as their answer, and validation does not confirm a gain."
         )
-        if not facts.get(
-            "validated", True
-        ):  # the reports of earlier versions do not tell
+        # Reports of earlier versions do not tell it.
+        if not facts.get("validated", True):
             title = translatable(
                 "Format or exploit? {what:capital}; {earned}. Many of the best-rewarded responses "
                 "do not give the label as their answer, and no validation is logged."

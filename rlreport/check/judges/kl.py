@@ -11,7 +11,7 @@ import numpy as np
 
 from rlreport.check import progress, quantities
 from rlreport.check.check import KL, Check, mean_in, severity_of
-from rlreport.check.course import SCORES, Course
+from rlreport.check.course import SCORES, WATCHED, Course
 from rlreport.check.curve import Excursion, Level, excursion_of
 from rlreport.check.events import Event, EventKind
 from rlreport.check.evidence import Ranking, beyond
@@ -268,7 +268,7 @@ def _is_by_model(run: Run) -> bool:
     """
     courses = quantities.courses(run)
     reward = courses.get("reward")
-    if reward is None or any(name in courses for name in SCORES if name != "reward"):
+    if reward is None or any(name in courses for name in WATCHED):
         return False
     if run.has("reward"):
         return not progress.verifiable(run)

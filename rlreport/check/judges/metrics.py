@@ -58,6 +58,12 @@ def _common(*series: Series | None) -> _Common | None:
     return _Common(steps, tuple(values))
 
 
+def _common_metrics(run: Run, *roles: str) -> _Common | None:
+    """Return the trainer's metrics of these roles at their common steps, see ``_common``."""
+    series = [quantities.series_of(run, role) for role in roles]
+    return _common(*series)
+
+
 class _ClipShareContradicts(Limits):
     share = Limit(
         0.5,
@@ -92,11 +98,7 @@ def _clip_share(run: Run) -> _Contradiction | None:
     turns = quantities.series_of(run, "turns")
     if turns is not None or "tool_calls" in run.roles:
         return None
-    common = _common(
-        quantities.series_of(run, "truncated"),
-        quantities.series_of(run, "length"),
-        quantities.series_of(run, "length_max"),
-    )
+    common = _common_metrics(run, "truncated", "length", "length_max")
     if common is None:
         return None
     share, length, longest = common.values
@@ -463,7 +465,7 @@ def impossible_values(check: Check, run: Run) -> Result:
 
 
 def _impossible_share(check: Check, run: Run) -> Result | None:
-    """Note a share outside of 0 to 1; None without any shares."""
+    """Return the note on a share outside of 0 to 1; None if no metric is a share."""
     metrics = run.tables.metrics
     shares = {role: run.roles[role] for role in quantities.SHARES if role in run.roles}
     for role, name in shares.items():
@@ -478,7 +480,7 @@ def _impossible_share(check: Check, run: Run) -> Result | None:
 
 
 def _negative_accuracy(check: Check, run: Run) -> Result | None:
-    """Note a share of right answers below 0; None without a validation of that name."""
+    """Return the note on a share of right answers below 0; None if validation is no such share."""
     name = run.roles.get("validation")
     if name is None or not parts.tells_right(name):
         return None
@@ -513,11 +515,7 @@ def _length_with_padding(check: Check, run: Run) -> Result | None:
     Responses that earn different rewards differ, so they hardly have the same length at each
     step. They have if all are cut off at one limit, or if answers have a fixed length.
     """
-    common = _common(
-        quantities.series_of(run, "length"),
-        quantities.series_of(run, "length_max"),
-        quantities.series_of(run, "reward_std"),
-    )
+    common = _common_metrics(run, "length", "length_max", "reward_std")
     if common is None:
         return None
     length, longest, spread = common.values
